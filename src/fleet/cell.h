@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file Cells: reference counts and the writer's side of the sample's sequence lock. */
+#ifndef WEIR_FLEET_CELL_H
+#define WEIR_FLEET_CELL_H
+
+#include "base/mem.h"
+#include "model/cell_t.h"
+
+/** Publish a sample. Thread: one writer only (control loop). inflight_then is filled here from the ledger. */
+void fleet_cell_publish(struct cell *c, const struct sample *s);
+
+#endif /* WEIR_FLEET_CELL_H */

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file The fleet table: updates from all sources merged into endpoints, published as immutable snapshots.
+ * Belongs to one thread (the control loop), except where a function says "any thread".
+ */
+#ifndef WEIR_FLEET_FLEET_H
+#define WEIR_FLEET_FLEET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "model/snapshot_t.h"
+#include "model/update_t.h"
+
+struct fleet;
+
+struct fleet_options {
+    const struct mem *mem;
+    uint16_t n_sources;        /**< in config order: the first source wins field by field */
+    uint32_t endpoints_max;    /**< default 65536 */
+    uint64_t remember_ns;      /**< a model seen this long ago is still known; default 24 h */
+    const struct slice *known_models; /**< from the config; copied */
+    uint32_t n_known_models;
+};
+
+int fleet_new(const struct fleet_options *o, struct fleet **out) MUST_CHECK;
+/** All snapshots must have been reclaimed or be unused. */
+void fleet_free(struct fleet *f);
+
+/** As struct update_sink: merge one instance. Metadata of the contract fills typed fields and a while_leased sample. */
+int fleet_upsert(struct fleet *f, uint16_t source, const struct instance *i, uint64_t now_ns) MUST_CHECK;
+void fleet_remove(struct fleet *f, uint16_t source, struct slice key, uint64_t now_ns);
+int fleet_sample(struct fleet *f, uint16_t source, struct slice key, const struct sample *s, uint64_t now_ns) MUST_CHECK;
+void fleet_synced(struct fleet *f, uint16_t source);
+
+/** The config's models changed. */
+int fleet_set_known_models(struct fleet *f, const struct slice *models, uint32_t n) MUST_CHECK;
+
+/** Operator's drain switch by endpoint id; survives updates from sources. WEIR_E_NOTFOUND. */
+int fleet_set_drain(struct fleet *f, struct slice id, bool drain) MUST_CHECK;
+
+/** Did anything change since the last build? (Samples do not count: they live in cells.) */
+bool fleet_dirty(const struct fleet *f);
+
+/**
+ * Build the next snapshot. The fleet keeps every snapshot until fleet_reclaim().
+ * @param out the newest; also when nothing changed (then the same as before).
+ * Cost: O(endpoints + models), allocates.
+ */
+int fleet_build(struct fleet *f, uint64_t now_ns, const struct snapshot **out) MUST_CHECK;
+
+/** Free snapshots for which in_use() says no, except the newest. */
+void fleet_reclaim(struct fleet *f, bool (*in_use)(void *ctx, const struct snapshot *s), void *ctx);
+
+/** In flight at an address over all generations, for registry lists; 0 when unknown. */
+uint32_t fleet_inflight(const struct fleet *f, struct slice host, uint16_t port);
+
+#endif /* WEIR_FLEET_FLEET_H */

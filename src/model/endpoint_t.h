@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file Who an endpoint is: the slow, immutable identity. How it is lives in model/cell_t.h.
+ * All text is borrowed from the snapshot that holds the endpoint.
+ */
+#ifndef WEIR_MODEL_ENDPOINT_T_H
+#define WEIR_MODEL_ENDPOINT_T_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+/** One key with its text; metadata and labels as they came. */
+struct kv {
+    struct slice key;
+    struct slice value;
+};
+
+/** What an endpoint can do; a bit set. */
+enum task {
+    TASK_CHAT = 1 << 0,
+    TASK_COMPLETION = 1 << 1,
+    TASK_EMBEDDING = 1 << 2,
+    TASK_RERANK = 1 << 3,
+    TASK_AUDIO = 1 << 4,
+    TASK_IMAGE = 1 << 5,
+    TASK_OTHER = 1 << 6,
+};
+
+/** Which number says what fits (design section 3, Memory). */
+enum engine_kind {
+    ENGINE_UNKNOWN = 0, /**< device bytes, when known */
+    ENGINE_VLLM,        /**< preallocates: free KV tokens decide */
+    ENGINE_SGLANG,      /**< as vLLM */
+    ENGINE_TGI,
+    ENGINE_TEI,
+    ENGINE_LLAMACPP, /**< device bytes */
+    ENGINE_TRITON,   /**< device bytes */
+    ENGINE_OLLAMA,
+    ENGINE_WEIR_WORKER, /**< the emulated worker: as vLLM */
+    ENGINE_GENERIC,
+};
+
+enum endpoint_role { ROLE_UNIFIED = 0, ROLE_PREFILL, ROLE_DECODE, ROLE_GROUP_HEAD, ROLE_GROUP_MEMBER };
+
+/** One model an endpoint serves. */
+struct model_ref {
+    struct slice id;
+    struct slice version;   /**< absent: unknown */
+    struct slice lora_base; /**< present: this is a LoRA of that base model */
+    uint32_t max_model_len; /**< tokens; 0 = unknown */
+};
+
+/** One GPU. */
+struct device {
+    struct slice uuid;           /**< absent: unknown */
+    struct slice type;           /**< "A100"; absent: unknown */
+    uint64_t memory_total_bytes; /**< 0 = unknown */
+};
+
+/** Most entries a single endpoint may carry; a registration above is refused with a clear error. */
+enum {
+    ENDPOINT_SERVICES_MAX = 16,
+    ENDPOINT_MODELS_MAX = 256,
+    ENDPOINT_DEVICES_MAX = 64,
+    ENDPOINT_KV_MAX = 256,
+    ENDPOINT_TEXT_MAX = 512, /**< bytes of any single id, name or address */
+};
+
+/** Weights are thousandths: 1000 is weight 1; range 0 .. 10,000,000. */
+enum { WEIGHT_ONE = 1000, WEIGHT_MAX = 10000000 };
+
+/** Identity of one endpoint: one (scheme, host, port). */
+struct endpoint {
+    uint32_t slot;       /**< index in the fleet table; reused after the endpoint is gone */
+    uint32_t generation; /**< tells users of one slot apart; starts at 1 */
+    struct slice id;     /**< what people and metrics call it: its own id, else host:port */
+    struct slice service; /**< the first of services */
+    const struct slice *services;
+    uint32_t n_services;
+    bool tls; /**< scheme https */
+    struct slice host; /**< name or literal address, IPv6 without brackets */
+    uint16_t port;
+    struct slice authority; /**< host:port as it stands in URLs and Host */
+    const struct model_ref *models;
+    uint32_t n_models;
+    uint32_t tasks; /**< enum task bits; 0 = not told, so any */
+    const struct device *devices;
+    uint32_t n_devices;
+    struct slice gpu_type; /**< of the first device, or from metadata; absent: unknown */
+    uint64_t memory_total_bytes; /**< of all its devices; 0 = unknown */
+    uint32_t weight;       /**< thousandths, from the registry */
+    bool enabled;
+    bool draining;
+    bool registry_healthy; /**< what its registry says; false keeps it out */
+    enum endpoint_role role;
+    enum engine_kind engine;
+    uint32_t max_concurrency; /**< 0 = unlimited */
+    struct slice region, zone, cluster; /**< absent: unknown */
+    const struct kv *labels;
+    uint32_t n_labels;
+    const struct kv *metadata; /**< all of it, as it came */
+    uint32_t n_metadata;
+    uint16_t source; /**< index of the first source that describes it */
+};
+
+#endif /* WEIR_MODEL_ENDPOINT_T_H */

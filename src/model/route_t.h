@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file How requests of one kind are treated: match, policy, timeouts, retry, queue. Built by conf, read by proxy. */
+#ifndef WEIR_MODEL_ROUTE_T_H
+#define WEIR_MODEL_ROUTE_T_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "model/policy_t.h"
+
+enum half_close { HALF_CLOSE_GONE, HALF_CLOSE_KEEP };
+
+/** All in nanoseconds; 0 = none. */
+struct route_timeouts {
+    uint64_t connect_ns;
+    uint64_t first_byte_ns;   /**< request sent to first response byte */
+    uint64_t between_bytes_ns; /**< silence inside a response */
+    uint64_t total_ns;        /**< arrival to last byte */
+};
+
+struct route_retry {
+    uint32_t connect_attempts; /**< other endpoints tried after a connect failure; default 3 */
+    uint32_t budget_percent;   /**< of requests in the last 10 s; default 20 */
+    uint32_t budget_min_per_s; /**< default 3 */
+    bool retry_unsafe;         /**< also a POST that a worker may have started */
+};
+
+struct route_queue {
+    uint32_t size;      /**< waiters per pool; default 1024 */
+    uint64_t timeout_ns; /**< default 60 s */
+    uint64_t age_ns;    /**< a waiter rises one class per this; default 10 s */
+};
+
+struct route {
+    struct slice path; /**< exact, or a prefix when it ends in "**" */
+    const struct policy *policy;
+    struct slice default_model; /**< absent: none */
+    struct hash_on hash_on[POLICY_HASH_ON_MAX];
+    uint32_t n_hash_on;
+    enum half_close half_close;
+    struct route_timeouts timeouts;
+    struct route_retry retry;
+    struct route_queue queue;
+    bool trust_priority; /**< X-Priority counts */
+    bool trust_tenant;   /**< X-Tenant-Id counts */
+};
+
+/** One model as the config knows it. */
+struct model_config {
+    struct slice id;
+    const struct slice *aliases;
+    uint32_t n_aliases;
+    uint64_t kv_bytes_per_token; /**< 0 = unknown */
+};
+
+struct limits {
+    uint64_t body_bytes;
+    uint64_t peek_bytes;
+    uint64_t header_bytes;
+    uint32_t headers;      /**< fields in one head */
+    uint32_t connections;
+    uint64_t buffer_bytes; /**< process-wide */
+    uint64_t idle_ns;        /**< keep-alive client connection without a request */
+    uint64_t header_read_ns; /**< first byte of a head to its end */
+    uint64_t body_read_ns;   /**< silence inside a request body */
+};
+
+/** Everything the data plane needs of one config generation. Immutable while in use. */
+struct routing {
+    const struct route *routes; /**< first match counts */
+    uint32_t n_routes;
+    const struct model_config *models;
+    uint32_t n_models;
+    struct limits limits;
+    uint64_t generation; /**< of the config */
+};
+
+#endif /* WEIR_MODEL_ROUTE_T_H */

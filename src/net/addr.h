@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file Socket addresses from and to text. */
+#ifndef WEIR_NET_ADDR_H
+#define WEIR_NET_ADDR_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+
+struct net_addr {
+    socklen_t len;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    };
+};
+
+enum { NET_ADDR_TEXT = 64 };
+
+/** Literal host (v4, v6 with or without brackets, or "localhost" as 127.0.0.1) and port; no DNS. WEIR_E_INVALID otherwise. */
+int net_addr_literal(struct slice host, uint16_t port, struct net_addr *out) MUST_CHECK;
+/** "host:port", literal. */
+int net_addr_parse(struct slice text, struct net_addr *out) MUST_CHECK;
+/** "127.0.0.1:80" or "[::1]:80", terminated. @return out. */
+const char *net_addr_text(const struct net_addr *a, char out[NET_ADDR_TEXT]);
+uint16_t net_addr_port(const struct net_addr *a);
+bool net_addr_loopback(const struct net_addr *a);
+
+#endif /* WEIR_NET_ADDR_H */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file HTTP client of the control plane: libcurl's multi interface on our loop. One thread. */
+#ifndef WEIR_NET_FETCH_H
+#define WEIR_NET_FETCH_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "loop/loop.h"
+
+struct fetcher;
+struct fetch;
+
+/** What came back. Borrowed for the length of the callback. */
+struct fetch_result {
+    int error;            /**< 0, or WEIR_E_REFUSED, WEIR_E_TIMEOUT, WEIR_E_FULL (answer above body_max), WEIR_E_IO */
+    unsigned status;      /**< HTTP status when error is 0 */
+    struct slice body;
+    const char *message;  /**< words for a log line, never NULL */
+    uint64_t elapsed_ns;
+};
+
+typedef void (*fetch_done_fn)(void *ctx, const struct fetch_result *result);
+
+struct fetch_options {
+    const char *method;        /**< "GET", "PUT", ... */
+    const char *url;
+    struct slice body;         /**< copied; absent = none */
+    const char *content_type;  /**< NULL = none */
+    const char *bearer;        /**< Authorization: Bearer; NULL = none */
+    uint64_t timeout_ns;       /**< whole exchange */
+    size_t body_max;           /**< of the answer */
+    fetch_done_fn done;        /**< called once, unless cancelled */
+    void *ctx;
+};
+
+int fetcher_new(struct loop *loop, struct fetcher **out) MUST_CHECK;
+/** Cancels everything that is under way. */
+void fetcher_free(struct fetcher *f);
+
+/** @param out may be NULL; else a handle valid until done or cancel. done is never called inside this call. */
+int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch **out) MUST_CHECK;
+void fetch_cancel(struct fetch *t);
+
+#endif /* WEIR_NET_FETCH_H */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file Server-sent events: where events end in a byte stream cut anywhere, and their data. Changes no byte. */
+#ifndef WEIR_WIRE_SSE_H
+#define WEIR_WIRE_SSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+
+/** Splitter state; zero-initialise. */
+struct sse_split {
+    uint8_t state; /**< where in a line end we stand */
+    uint64_t events; /**< complete events so far (comments alone count as none) */
+    bool in_event; /**< bytes since the last event end hold a field line */
+};
+
+/**
+ * Advance over [p, p+n). @return the offset just past the first event end found, or 0 when none ends in here
+ * (state then spans all n bytes). LF, CRLF and CR line ends.
+ */
+size_t wire_sse_split(struct sse_split *s, const char *p, size_t n);
+
+/** First "data:" value of one whole event, one leading space dropped. @return false when it has none. */
+bool wire_sse_data(struct slice event, struct slice *data);
+
+#endif /* WEIR_WIRE_SSE_H */
