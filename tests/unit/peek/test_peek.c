@@ -283,14 +283,12 @@ static void bodies_without_an_object_find_nothing(void **state)
 static void deep_content_keeps_its_place(void **state)
 {
     (void)state;
-    char body[4096] = "{\"messages\":";
-    size_t n = strlen(body);
+    char body[8192] = "{\"messages\":";
 
-    /* 120 objects inside each other, each with a text beside the next one. */
-    for (int i = 0; i < 120; i++, n += 22)
-        memcpy(body + n, "[{\"text\":\"a\",\"content\":", 22 + 1);
-    n = strlen(body);
-    memcpy(body + n, "\"bc\"", 5);
+    /* 120 objects inside each other, each with a text before and after the next one. */
+    for (int i = 0; i < 120; i++)
+        strcat(body, "[{\"text\":\"a\",\"content\":");
+    strcat(body, "\"bc\"");
     for (int i = 0; i < 120; i++)
         strcat(body, ",\"text\":\"d\"}]");
     strcat(body, "}");
