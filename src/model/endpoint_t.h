@@ -91,6 +91,7 @@ struct endpoint {
     struct slice authority; /**< host:port as it stands in URLs and Host */
     const struct model_ref *models;
     uint32_t n_models;
+    bool models_probed; /**< models were learned by asking the endpoint; no source tells them */
     uint32_t tasks; /**< enum task bits; 0 = not told, so any */
     const struct device *devices;
     uint32_t n_devices;
