@@ -94,6 +94,11 @@ struct endpoint {
     bool enabled;
     bool draining;
     bool registry_healthy; /**< what its registry says; false keeps it out */
+    /**
+     * A live lease speaks for it, so it is used before our first probe: some source that describes it set
+     * instance.vouched and not instance.probation. A static URL, or one from saved state, is not vouched for.
+     */
+    bool vouched;
     enum endpoint_role role;
     enum engine_kind engine;
     uint32_t max_concurrency; /**< 0 = unlimited */
