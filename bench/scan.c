@@ -104,11 +104,11 @@ static void response_once(void *arg)
 
 static void usage_once(void *arg)
 {
-    struct usage u;
+    struct peek_usage u;
     const struct text *t = arg;
 
-    usage_init(&u);
-    usage_feed(&u, t->p, t->n);
+    peek_usage_init(&u);
+    peek_usage_feed(&u, t->p, t->n);
     ask(!u.found);
 }
 
