@@ -146,9 +146,9 @@ static int with_unit(struct slice s, const struct unit *units, size_t n, uint64_
 
 int num_duration(struct slice s, uint64_t *ns)
 {
-    static const struct unit units[] = {{"ns", 1},          {"us", NS_PER_US},
-                                        {"ms", NS_PER_MS},  {"s", NS_PER_S},
-                                        {"m", 60 * NS_PER_S}, {"h", 3600 * NS_PER_S}};
+    static const struct unit units[] = {
+        {"ns", 1},       {"us", NS_PER_US},    {"ms", NS_PER_MS},
+        {"s", NS_PER_S}, {"m", 60 * NS_PER_S}, {"h", 3600 * NS_PER_S}};
 
     if (slice_eq(s, SLICE("0"))) {
         *ns = 0;

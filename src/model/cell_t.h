@@ -37,20 +37,23 @@ struct cell {
     struct address_count *address; /**< referenced */
 
     /* ledger */
-    atomic_uint inflight;            /**< requests reserved and not ended */
-    atomic_ullong prefill_tokens;    /**< of requests without a first byte yet */
-    atomic_ullong promised_bytes;    /**< device memory promised, until the end or until a newer sample shows it */
-    atomic_ullong promised_tokens;   /**< KV tokens promised, likewise */
+    atomic_uint inflight;         /**< requests reserved and not ended */
+    atomic_ullong prefill_tokens; /**< of requests without a first byte yet */
+    atomic_ullong
+        promised_bytes; /**< device memory promised, until the end or until a newer sample shows it */
+    atomic_ullong promised_tokens; /**< KV tokens promised, likewise */
 
     /* sample, by sequence lock: odd = being written */
     atomic_uint sample_lock;
     atomic_ullong sample_words[CELL_SAMPLE_WORDS];
-    atomic_ullong sample_count; /**< samples published so far; lets a reservation see "a newer sample" cheaply */
+    atomic_ullong
+        sample_count; /**< samples published so far; lets a reservation see "a newer sample" cheaply */
 
     /* health */
-    atomic_int health;               /**< enum health */
-    atomic_ullong last_progress_ns;  /**< last upstream byte seen by any loop, monotonic */
-    atomic_uint consecutive_failures; /**< connect failures and answers that broke off, since the last success */
+    atomic_int health;              /**< enum health */
+    atomic_ullong last_progress_ns; /**< last upstream byte seen by any loop, monotonic */
+    atomic_uint
+        consecutive_failures; /**< connect failures and answers that broke off, since the last success */
 
     /* lifetime totals, for metrics */
     atomic_ullong requests_total;

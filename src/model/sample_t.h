@@ -33,13 +33,13 @@ enum reported_state {
 
 /** Percentages are basis points: 10000 is 100 %. */
 struct sample {
-    uint32_t known;        /**< bit set over enum sample_field */
-    uint16_t source;       /**< which source reported; index as in endpoint.source */
-    bool while_leased;     /**< true: fresh as long as the lease holds; false: for fresh_for_ns */
-    uint64_t epoch;        /**< of the reporter's run; a new one starts a new generation */
-    uint64_t seq;          /**< within the epoch */
-    uint64_t received_ns;  /**< monotonic, when we got it */
-    uint64_t fresh_for_ns; /**< 3 report intervals for typed reports */
+    uint32_t known;         /**< bit set over enum sample_field */
+    uint16_t source;        /**< which source reported; index as in endpoint.source */
+    bool while_leased;      /**< true: fresh as long as the lease holds; false: for fresh_for_ns */
+    uint64_t epoch;         /**< of the reporter's run; a new one starts a new generation */
+    uint64_t seq;           /**< within the epoch */
+    uint64_t received_ns;   /**< monotonic, when we got it */
+    uint64_t fresh_for_ns;  /**< 3 report intervals for typed reports */
     uint32_t inflight_then; /**< our own ledger when it was received */
     uint32_t gpu_util_bp;
     uint32_t membw_util_bp;
