@@ -87,6 +87,8 @@ int num_f64(struct slice s, double *out)
     }
     if (i != s.n)
         return WEIR_E_INVALID;
+    if (v == 0)
+        shift = 0; /* 0e330 is 0, not 0 times infinity */
     v = shift < 0 ? v / pow10_of(-shift) : v * pow10_of(shift);
     if (v > 1.7976931348623157e308)
         return WEIR_E_RANGE;
