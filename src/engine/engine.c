@@ -270,7 +270,7 @@ static bool admit(struct engine *e, struct engine_request *r, uint64_t now_ns)
     e->n_waiting--;
     e->n_running++;
     r->place = ENGINE_RUNNING;
-    if (r->admitted_ns == 0) {
+    if (r->preemptions == 0) {
         r->admitted_ns = now_ns;
         r->cached_tokens = r->computed;
         e->totals.prefix_queries += r->prompt_tokens;
