@@ -224,7 +224,7 @@ static void read_load_answer(struct reporter *r, struct slice body)
     json_t *answer = json_loadb(body.p ? body.p : "", body.n, 0, NULL);
     json_t *accepted = json_object_get(answer, "accepted");
 
-    if (accepted && json_is_false(accepted)) {
+    if (json_is_false(accepted)) {
         json_int_t epoch = json_integer_value(json_object_get(answer, "epoch"));
         json_int_t seq = json_integer_value(json_object_get(answer, "seq"));
         if (epoch > 0 && (uint64_t)epoch > r->epoch) {

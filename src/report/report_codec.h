@@ -9,7 +9,7 @@
 #include "model/update_t.h"
 
 /** Body of PUT /v1/endpoints/{id}. @return 0, or the buffer's sticky error. */
-int report_write_instance(struct buf *out, const struct instance *i, uint64_t ttl_ms) MUST_CHECK;
+int report_write_instance(struct buf *out, const struct instance *in, uint64_t ttl_ms) MUST_CHECK;
 
 /** Body of POST /v1/endpoints/{id}/load, from the known fields of s with its epoch and seq. */
 int report_write_sample(struct buf *out, const struct sample *s, uint64_t interval_ms) MUST_CHECK;

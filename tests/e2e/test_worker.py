@@ -385,7 +385,7 @@ def test_loading_answers_503(start_worker):
     r = chat(w, max_tokens=1)
     assert r.status == 503 and r.header("Retry-After") == "1"
     assert "loading" in r.json()["error"]["message"]
-    ready = start_worker("--load-time", "1h", "--time-scale", "100000")
+    ready = start_worker("--load-time", "1h", "--time-scale", "10000")
     h.wait_until(lambda: ready.http("GET", "/health").status == 200, "the load to end")
     assert chat(ready, max_tokens=1).status == 200
 

@@ -123,7 +123,8 @@ static double coordinate(struct prng *rnd)
 
 static void put_base64(struct buf *out, const unsigned char *p, size_t n)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
 
     for (size_t i = 0; i < n; i += 3) {
         unsigned have = n - i >= 3 ? 3 : (unsigned)(n - i);
@@ -131,8 +132,8 @@ static void put_base64(struct buf *out, const unsigned char *p, size_t n)
                      (have > 2 ? p[i + 2] : 0);
         buf_put_char(out, digits[v >> 18]);
         buf_put_char(out, digits[v >> 12 & 63]);
-        buf_put_char(out, have > 1 ? digits[v >> 6 & 63] : '=');
-        buf_put_char(out, have > 2 ? digits[v & 63] : '=');
+        buf_put_char(out, digits[have > 1 ? v >> 6 & 63 : 64]);
+        buf_put_char(out, digits[have > 2 ? v & 63 : 64]);
     }
 }
 

@@ -26,7 +26,7 @@ refuse(struct reader *r, const char *param, const char *format, ...)
     r->error->type = "BadRequestError";
     r->error->param = param;
     va_start(args, format);
-    vsnprintf(r->error->message, sizeof(r->error->message), format, args);
+    (void)vsnprintf(r->error->message, sizeof(r->error->message), format, args);
     va_end(args);
     return WEIR_E_INVALID;
 }

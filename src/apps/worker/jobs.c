@@ -181,7 +181,8 @@ static void park(struct job *j)
 static void break_off(struct job *j)
 {
     http_abort(j->http);
-    j->server->metrics.finished[FINISH_ABORT]++;
+    if (j->request.place != ENGINE_OUT)
+        j->server->metrics.finished[FINISH_ABORT]++;
     job_free(j);
 }
 
@@ -236,35 +237,34 @@ static bool send_event(struct job *j, struct buf *event)
 static void stream_progress(struct job *j, bool finished)
 {
     struct worker_server *w = j->server;
-    struct buf event;
+    struct buf *event = &w->event;
     bool alive = true;
 
-    buf_init(&event, loop_mem(), 65536);
+    buf_clear(event);
     if (!j->begun)
         begin_stream(j);
     if (j->events == 0 && j->ask.kind == ASK_CHAT) {
-        answer_event_role(&event, &j->answer);
-        alive = send_event(j, &event);
+        answer_event_role(event, &j->answer);
+        alive = send_event(j, event);
     }
     if (alive) {
-        answer_event_token(&event, &j->answer, j->request.generated - 1,
+        answer_event_token(event, &j->answer, j->request.generated - 1,
                            finished ? finish_word(j) : NULL);
-        alive = send_event(j, &event);
+        alive = send_event(j, event);
     }
     if (alive && finished && j->ask.include_usage) {
-        answer_event_usage(&event, &j->answer, j->request.generated);
-        alive = send_event(j, &event);
+        answer_event_usage(event, &j->answer, j->request.generated);
+        alive = send_event(j, event);
     }
     if (alive && finished) {
-        answer_event_done(&event);
-        alive = send_event(j, &event);
+        answer_event_done(event);
+        alive = send_event(j, event);
     }
     if (alive && finished) {
         http_stream_end(j->http);
         job_free(j);
         answered(w);
     }
-    buf_fini(&event);
 }
 
 static void reply_whole(struct job *j)

@@ -30,6 +30,7 @@ struct worker_server {
     uint32_t n_answered; /* since the fault was set */
     struct fault fault;
     struct buf fault_text;
+    struct buf event; /* the event being sent; kept for the next */
     struct prng rnd;
     struct metrics metrics;
     struct slice name;

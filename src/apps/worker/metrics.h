@@ -30,7 +30,7 @@ void metrics_between_tokens(struct metrics *m, double seconds);
 void metrics_whole(struct metrics *m, double seconds);
 void metrics_queue(struct metrics *m, double seconds);
 
-/** @param memory_free_bytes see worker.h's report. */
+/** @param memory_free_bytes see worker_server_sample(). */
 void metrics_write(struct buf *out,
                    const struct metrics *m,
                    const struct engine_stats *s,

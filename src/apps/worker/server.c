@@ -276,6 +276,7 @@ int worker_server_start(struct loop *loop,
     w->idle_timer.on_timer = jobs_on_idle_timer;
     list_init(&w->jobs);
     buf_init(&w->fault_text, loop_mem(), 4096);
+    buf_init(&w->event, loop_mem(), 65536);
     int rc = net_addr_literal(slice_str(o->host), o->port, &http.addr);
     if (rc == 0)
         rc = start_engine(w);
@@ -308,5 +309,6 @@ void worker_server_stop(struct worker_server *w)
         close(w->timer.fd);
     engine_free(w->engine);
     buf_fini(&w->fault_text);
+    buf_fini(&w->event);
     mem_free(loop_mem(), w);
 }

@@ -186,7 +186,7 @@ static int start(struct worker *w)
     if (rc) {
         fprintf(stderr, "weir worker: cannot listen on --host %s --port %u: %s\n", w->o.host,
                 w->o.port, err_text(rc));
-        return 1;
+        return rc == WEIR_E_INVALID ? 2 : 1;
     }
     net_addr_text(&bound, w->bound);
     w->advertise = w->o.advertise.p ? w->o.advertise : slice_str(w->bound);
@@ -233,7 +233,7 @@ int worker_main(int argc, char **argv)
     if (rc < 0) {
         printf("ready worker=http://%s name=%.*s gpu=%s model=%.*s\n", w->bound, SLICE_ARG(w->name),
                w->o.gpu->name, SLICE_ARG(w->o.models[0]));
-        fflush(stdout);
+        (void)fflush(stdout);
         loop_run(w->loop);
         rc = 0;
     }
