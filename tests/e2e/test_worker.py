@@ -192,6 +192,31 @@ def test_prefixes_are_cached(start_worker):
     assert m.value("vllm:prefix_cache_queries_total") == first["prompt_tokens"] + second["prompt_tokens"]
 
 
+def test_the_canonical_prompt_is_what_counts(start_worker):
+    w = start_worker(*FAST)
+
+    def tokens(**body):
+        r = w.http("POST", "/v1/chat/completions", {"max_tokens": 1, **body})
+        assert r.status == 200, r.body
+        return r.json()["usage"]["prompt_tokens"]
+
+    # Each text and its separator: user 5, x 2.
+    assert tokens(messages=[{"role": "user", "content": "x"}]) == 2
+    # type 5, function 9, function 9, name 5, f 2: 30 more; the number is left out.
+    tool = {"type": "function", "function": {"name": "f", "strict": True}}
+    assert tokens(messages=[{"role": "user", "content": "x"}], tools=[tool]) == -(-(7 + 30 + 7) // 4)
+    # Texts of parts stand together, an image as 16 digits: 5 + 2 + 16 + 1.
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 9000}}
+    assert tokens(messages=[{"role": "user", "content": [{"type": "text", "text": "a"}, image,
+                                                         {"type": "text", "text": "b"}]}]) == 6
+    # Escapes count as what they stand for: four bytes of UTF-8 for the emoji, 5 + 4 + 1.
+    raw = '{"max_tokens":1,"messages":[{"role":"user","content":"\\ud83d\\ude00"}]}'
+    r = w.http("POST", "/v1/chat/completions", raw)
+    assert r.json()["usage"]["prompt_tokens"] == 3
+    # A tool call has no content.
+    assert tokens(messages=[{"role": "assistant", "content": None}]) == 3
+
+
 # ------------------------------------------------------------------------------------------------ metrics
 
 
@@ -232,7 +257,7 @@ def running(worker):
 @pytest.mark.sanitize
 def test_a_client_that_goes_frees_everything(start_worker):
     # So slow that nothing ends by itself: each is gone from decode, prefill or the queue.
-    w = start_worker("--time-scale", "0.2", "--max-num-seqs", "2")
+    w = start_worker("--time-scale", "0.05", "--max-num-seqs", "2")
     decoding = stream(w, max_tokens=100000)
     decoding.head()
     decoding.event()
@@ -277,6 +302,25 @@ def test_two_hundred_clients_at_random_points(start_worker):
             t.join(h.PATIENCE)
             assert not t.is_alive()
     h.wait_until(lambda: running(w) == (0, 0, 0), "everything to be free")
+
+
+def test_a_reader_that_lags_too_far_is_dropped(start_worker):
+    name = "n" * 400        # makes every event large: 130,000 of them are more than any buffer takes
+    w = start_worker("--time-scale", "10000", "--model", name)
+    c = h.RawClient(w.http.addr, rcvbuf=4096)
+    c.request(body={"model": name, "stream": True, "max_tokens": 131000,
+                    "messages": [{"role": "user", "content": "hello"}]})
+    h.wait_until(lambda: metrics(w).value("vllm:request_success_total", finished_reason="abort") == 1, "the cut")
+    assert running(w) == (0, 0, 0)
+    c.close()
+
+
+def test_early_headers_come_before_the_first_token(start_worker):
+    w = start_worker("--time-scale", "0.001", "--early-headers")
+    c = stream(w, max_tokens=1)
+    assert c.head()[0] == 200
+    assert metrics(w).value("vllm:time_to_first_token_seconds_count") == 0
+    c.close()
 
 
 # ------------------------------------------------------------------------------------------------- faults
@@ -356,7 +400,7 @@ def test_slow_is_slow(start_worker):
 
 
 def test_it_dies_on_schedule(start_worker):
-    w = start_worker(*FAST, "--fault", "die_after=2")
+    w = start_worker("--fault", "die_after=2")
     assert chat(w, max_tokens=1).status == 200
     held = stream(w, max_tokens=100000)
     held.head()
@@ -391,19 +435,42 @@ def test_loading_answers_503(start_worker):
 
 
 def test_it_drains_before_it_ends(start_worker):
-    w = start_worker("--time-scale", "5")
-    c = stream(w, max_tokens=200)
+    w = start_worker("--drain", "1h")
+    c = stream(w, max_tokens=20)
     c.head()
     c.event()
+    set_fault(w, "slow=100x")       # a step is a second now: the stream cannot end before it is looked at
     w.kill(signal.SIGTERM)
     h.wait_until(lambda: w.http("GET", "/health").status == 503, "draining")
-    assert chat(w, max_tokens=1).status == 503
+    r = chat(w, max_tokens=1)
+    assert r.status == 503 and "draining" in r.json()["error"]["message"]
+    set_fault(w, "")
     events = 1
     while (event := c.event()) is not None:
         events += 1
         last = event
-    assert last == "[DONE]" and events == 202
+    assert last == "[DONE]" and events == 22
     assert w.wait() == 0
+
+
+def test_the_second_signal_ends_it_at_once(start_worker):
+    w = start_worker("--drain", "1h", "--time-scale", "0.01")
+    c = stream(w, max_tokens=1000)
+    h.wait_until(lambda: running(w)[0] == 1, "the request to run")
+    w.kill(signal.SIGTERM)
+    h.wait_until(lambda: w.http("GET", "/health").status == 503, "draining")
+    w.stop()
+    with pytest.raises(EOFError):
+        c.head()
+
+
+def test_the_drain_time_is_a_limit(start_worker):
+    w = start_worker("--drain", "50ms", "--time-scale", "0.01")
+    c = stream(w, max_tokens=1000)
+    h.wait_until(lambda: running(w)[0] == 1, "the request to run")
+    w.stop()
+    assert w.log_contains("the drain time is over")
+    c.close()
 
 
 @pytest.mark.parametrize("args, words", [
