@@ -421,7 +421,6 @@ class Wire:
         self.close()
 
     def close(self):
-        # shutdown first: another thread may be blocked in recv, and close alone would not wake it
         self.sock.close()
 
 
@@ -690,13 +689,22 @@ class FakeUpstream:
         with self.cond:
             assert self.cond.wait_for(lambda: self.active == 0, PATIENCE), f"{self.name}: {self.active} still active"
 
-    def stop(self):
+    def refuse(self):
+        """Stop listening and end all connections: from now on a connect fails."""
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)    # wakes the thread in accept; close alone would not
+        except OSError:
+            pass
+        self.thread.join(PATIENCE)
         self.listener.close()
-        for conn in self.conns:
+        for conn in list(self.conns):
             try:
                 conn.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+    def stop(self):
+        self.refuse()
         assert not self.errors, f"behaviour of {self.name} failed: {self.errors}"
 
 
