@@ -23,10 +23,21 @@ def no_backend_named(response, up):
 # requests that are refused ----------------------------------------------------------------------------------------
 
 
-def test_before_anything_is_known_the_answer_is_not_404(start_weir):
-    weir = start_weir()
-    status, code = weir.chat("anything").error()
-    assert (status, code) in {(404, "model_not_found"), (503, "starting")}
+def test_before_the_first_sync_unknown_is_starting_not_404(start_weir, upstream):
+    """A source has not yet said what it has: what would be 404 is 503, and 404 once it has."""
+    up = upstream(name="u")
+    up.probe_gate.clear()
+    weir = start_weir({"health": {"timeout": "60s"}, "discovery": [{"type": "static", "endpoints": [{"url": up.url}]}]})
+    r = weir.chat("anything")
+    assert r.error() == (503, "starting")
+    assert int(r.header("Retry-After")) >= 1
+    up.probe_gate.set()
+    h.wait_until(lambda: weir.chat().status == 200, "its models to be known")
+    assert weir.chat("anything").error() == (404, "model_not_found")
+
+
+def test_an_empty_registry_knows_that_it_is_empty(weir):
+    assert weir.chat("anything").error() == (404, "model_not_found")
 
 
 def test_unknown_path(one):

@@ -608,6 +608,8 @@ class FakeUpstream:
         self.conns, self.requests, self.probes, self.errors = [], [], [], []
         self.active = self.peak = 0     # requests inside a behaviour now, and at most
         self.healthy = True
+        self.probe_gate = threading.Event()     # cleared: probes are left without an answer
+        self.probe_gate.set()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -664,6 +666,8 @@ class FakeUpstream:
             return False
         with self.lock:
             self.probes.append(request)
+        if not self.probe_gate.wait(4 * PATIENCE):
+            return True
         if not self.healthy:
             conn.respond(503, b"", reason="Service Unavailable")
         elif path == "/v1/models":
@@ -704,6 +708,7 @@ class FakeUpstream:
                 pass
 
     def stop(self):
+        self.probe_gate.set()
         self.refuse()
         assert not self.errors, f"behaviour of {self.name} failed: {self.errors}"
 
