@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import urllib.parse
 
 import openai
 import pytest
@@ -145,9 +146,9 @@ def test_python_nacos(weir):
     assert client.list_naming_instance("chat")["hosts"] == []
 
 
-def nacos_form(weir, method, path, **fields):
-    body = "&".join(f"{k}={v}" for k, v in fields.items())
-    r = weir.registry_http(method, f"{path}?{body}")
+def nacos(http, method, path, **fields):
+    """A call as the HTTP-era SDKs make it: everything in the query."""
+    r = http(method, f"/nacos/v1/ns/{path}?{urllib.parse.urlencode(fields)}")
     assert r.status == 200, (method, path, fields, r.status, r.body)
     return r
 
@@ -156,19 +157,16 @@ def test_app_and_sidecar_write_the_same_instance_1000_rounds(weir):
     """An app beats its static metadata, a sidecar writes only dynamic keys; no key is ever lost."""
     where = {"serviceName": "chat", "ip": "127.0.0.1", "port": "7001"}
     static = {"model_id": "m", "gpu_type": "A100"}
-    nacos_form(weir, "POST", "/nacos/v1/ns/instance", **where, metadata=json.dumps(static).replace(" ", ""))
-    beat = json.dumps({**where, "serviceName": "DEFAULT_GROUP@@chat", "port": 7001, "cluster": "DEFAULT", "weight": 1,
-                       "metadata": static}).replace(" ", "")
     app, sidecar = h.Http(weir.registry), h.Http(weir.registry)
+    nacos(app, "POST", "instance", **where, metadata=json.dumps(static))
+    beat = json.dumps({**where, "serviceName": "DEFAULT_GROUP@@chat", "port": 7001, "cluster": "DEFAULT", "weight": 1,
+                       "metadata": static})
+    which = json.dumps([{"ip": "127.0.0.1", "port": "7001", "ephemeral": True, "clusterName": "DEFAULT"}])
     for n in range(1000):
-        r = app("PUT", f"/nacos/v1/ns/instance/beat?serviceName=chat&beat={beat}")
-        assert r.status == 200, r.body
-        dynamic = f'{{"gpu_util":"{n % 100}","queue_length":"{n}"}}'
-        r = sidecar("PUT", "/nacos/v1/ns/instance/metadata/batch?serviceName=chat&instances="
-                    f'[{{"ip":"127.0.0.1","port":"7001","ephemeral":true,"clusterName":"DEFAULT"}}]&metadata={dynamic}')
-        assert r.status == 200, r.body
-        found = nacos_form(weir, "GET", "/nacos/v1/ns/instance", **where).json()["metadata"]
-        expect = {**static, "gpu_util": str(n % 100), "queue_length": str(n)}
-        assert {k: found.get(k) for k in expect} == expect, f"round {n}"
+        nacos(app, "PUT", "instance/beat", serviceName="chat", beat=beat)
+        dynamic = {"gpu_util": str(n % 100), "queue_length": str(n)}
+        nacos(sidecar, "PUT", "instance/metadata/batch", serviceName="chat", instances=which, metadata=json.dumps(dynamic))
+        found = nacos(app, "GET", "instance", **where).json()["metadata"]
+        assert {k: found.get(k) for k in (*static, *dynamic)} == {**static, **dynamic}, f"round {n}"
     app.close()
     sidecar.close()

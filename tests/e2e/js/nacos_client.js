@@ -13,13 +13,16 @@ async function main() {
   const seen = { version: require("nacos/package.json").version, ports: [] };
 
   // A change is awaited by what it brings, not by time.
-  const waiting = [];
+  let last = null;
+  let waiting = [];
   client.subscribe(service, (hosts) => {
+    last = hosts;
     seen.ports.push(hosts.map((h) => h.port).sort());
-    for (const w of waiting.splice(0)) (w.test(hosts) ? w.resolve : waiting.push.bind(waiting, w))();
-    seen.last = hosts;
+    const met = waiting.filter((w) => w.test(hosts));
+    waiting = waiting.filter((w) => !met.includes(w));
+    met.forEach((w) => w.resolve());
   });
-  const until = (test) => new Promise((resolve) => (seen.last && test(seen.last) ? resolve() : waiting.push({ test, resolve })));
+  const until = (test) => new Promise((resolve) => (last && test(last) ? resolve() : waiting.push({ test, resolve })));
 
   const a = { ip: "127.0.0.1", port: 7001, metadata: { model_id: "m", gpu_type: "A100", team: "blue" } };
   const b = { ip: "127.0.0.1", port: 7002, metadata: { model_id: "m", gpu_type: "T4" } };
@@ -35,7 +38,6 @@ async function main() {
   await until((hosts) => hosts.length === 1 && hosts[0].port === 7002);
   await client.deregisterInstance(service, b);
   await until((hosts) => hosts.length === 0);
-  delete seen.last;
   console.log(JSON.stringify(seen));
   await client.close();
   process.exit(0);
