@@ -30,7 +30,7 @@ cleanup() {
 		kill -TERM "$child" 2>/dev/null || true
 		wait "$child" 2>/dev/null || true
 	fi
-	for m in dev/pts dev proc; do
+	for m in dev proc; do
 		if mountpoint -q "$root/$m"; then
 			umount "$root/$m"
 		fi
@@ -57,7 +57,7 @@ if [ ! -x "$root/usr/bin/git" ]; then
 		{ tail -n 20 "$root.log" >&2; die "debootstrap failed"; }
 	rm -f "$root.log"
 	# The same ways out as this machine has: its sources, its certificates, its proxy, its registries.
-	rm -f "$root/etc/apt/sources.list"
+	rm -f "$root/etc/apt/sources.list" "$root"/var/lib/apt/lists/*Packages
 	cp -a /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d "$root/etc/apt/" 2>/dev/null || true
 	rm -f "$root"/etc/apt/sources.list.d/*node*
 	cp -a /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
@@ -67,8 +67,7 @@ if [ ! -x "$root/usr/bin/git" ]; then
 	done
 fi
 mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
-mountpoint -q "$root/dev" || mount --rbind /dev "$root/dev"
-mount --make-rslave "$root/dev" 2>/dev/null || true
+mountpoint -q "$root/dev" || mount --bind /dev "$root/dev"
 
 rm -rf "$root/srv/weir"
 git clone -q "$repo" "$root/srv/weir"

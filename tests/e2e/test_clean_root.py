@@ -13,7 +13,7 @@ SCRIPT = os.path.join(h.ROOT, "tests", "e2e", "clean_root.sh")
 pytestmark = [pytest.mark.long, pytest.mark.chroot]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def folder(tmp_path_factory):
     if os.geteuid() != 0:
         pytest.skip("a chroot needs root")
@@ -32,12 +32,7 @@ def clean_root(what, folder):
     return done.stdout
 
 
-@pytest.mark.xdist_group("chroot")
-def test_run_sh_streams_a_token(folder):
+def test_both_commands_in_one_fresh_root(folder):
     assert re.search(r"first streamed token after \d+ s", clean_root("run", folder))
-
-
-@pytest.mark.xdist_group("chroot")
-def test_test_sh_passes(folder):
     last = clean_root("test", folder).rstrip().splitlines()[-1]
     assert re.fullmatch(r"\d+ passed, 0 failed", last), last
