@@ -10,7 +10,7 @@ const service = "chat";
 async function main() {
   const client = new NacosNamingClient({ logger: quiet, serverList: process.env.SERVER, namespace: "public" });
   await client.ready();
-  const seen = { version: require("nacos/package.json").version, ports: [] };
+  const seen = { version: require(process.env.NODE_PATH + "/nacos/package.json").version, ports: [] };
 
   // A change is awaited by what it brings, not by time.
   let last = null;

@@ -17,7 +17,7 @@ async function failure(promise) {
 }
 
 async function main() {
-  const seen = { version: require("openai/package.json").version };
+  const seen = { version: require(process.env.NODE_PATH + "/openai/package.json").version };
   seen.models = (await client.models.list()).data.map((m) => m.id);
 
   const whole = await client.chat.completions.create({ model, messages, max_tokens: 8 });
