@@ -5,7 +5,7 @@
 all: build
 
 build/build.ninja:
-	meson setup build --buildtype=release
+	meson setup build -Ddebug=false
 
 build: build/build.ninja
 	ninja -C build

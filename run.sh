@@ -78,7 +78,7 @@ here() {
 tools/deps.sh build
 mkdir -p build
 build() {
-	[ -f build/build.ninja ] || meson setup build --buildtype=release || return 1
+	[ -f build/build.ninja ] || meson setup build -Ddebug=false || return 1
 	ninja -C build weir
 }
 if ! build >build/run.log 2>&1; then

@@ -83,8 +83,8 @@ compile() { # DIR MESON_OPTION...
 }
 
 compile_sanitized() {
-	compile build-asan --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false &&
-		compile build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
+	compile build-asan -Db_sanitize=address,undefined -Db_lundef=false &&
+		compile build-tsan -Db_sanitize=thread -Db_lundef=false
 }
 
 units() { # DIR MESON_TEST_ARGUMENT...
@@ -117,7 +117,7 @@ rm -rf build-asan/meson-logs/testlog.* build-tsan/meson-logs/testlog.* build/mes
 stage "install what is missing" tools/deps.sh build test || { broken "tools/deps.sh"; mkdir -p $results; finish; }
 mkdir -p $results
 
-stage "build" compile build --buildtype=release || { broken "build"; finish; }
+stage "build" compile build -Ddebug=false || { broken "build"; finish; }
 
 # The sanitized builds take the second core while the first tests run.
 sanitized=
