@@ -36,9 +36,12 @@ start() {
 	local name=$1 log line fd
 	shift
 	mkfifo "$dir/$name"
-	log=/dev/stderr
-	[ "$name" = weir ] || log=$dir/$name.log
-	"$@" >"$dir/$name" 2>>"$log" &
+	log=$dir/$name.log
+	if [ "$name" = weir ]; then
+		"$@" >"$dir/$name" &
+	else
+		"$@" >"$dir/$name" 2>"$log" &
+	fi
 	pids+=($!)
 	exec {fd}<"$dir/$name"
 	ready=
@@ -52,7 +55,7 @@ start() {
 		esac
 	done
 	if [ -z "$ready" ]; then
-		[ "$name" = weir ] || cat "$log" >&2
+		[ ! -f "$log" ] || cat "$log" >&2
 		return 1
 	fi
 	cat <&"$fd" &

@@ -43,7 +43,7 @@ def test_version():
                                         (("serve", "stray"), "stray"),
                                         (("serve", "--worker-urls", "gpu1"), "gpu1"),
                                         (("worker", "--gpu", "voodoo2"), "voodoo2"),
-                                        (("check",), "FILE")])
+                                        (("check",), "file")])
 def test_mistakes_are_named_and_end_with_2(args, word):
     rc, out, err = h.run_weir(*args)
     assert rc == 2, (rc, out, err)
