@@ -19,9 +19,7 @@ stop_all() {
 	for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
 		kill -TERM "${pids[i]}" 2>/dev/null || true
 	done
-	for pid in "${pids[@]}"; do
-		wait "$pid" 2>/dev/null || true
-	done
+	wait
 	if [ -n "$dir" ]; then
 		rm -rf "$dir"
 	fi
@@ -58,8 +56,7 @@ start() {
 		[ ! -f "$log" ] || cat "$log" >&2
 		return 1
 	fi
-	cat <&"$fd" &
-	pids+=($!)
+	cat <&"$fd" & # ends with its writer
 	exec {fd}<&-
 }
 

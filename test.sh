@@ -43,8 +43,8 @@ results=build/results
 failed_stages=0
 say() { printf '== %s\n' "$*"; }
 
-# stage NAME COMMAND...: its failure is counted by what it leaves in its result files; a stage that fails
-# without leaving any (a build that breaks) is counted here.
+# stage NAME COMMAND...: says how long it took. The cases that failed are counted from the result files; a stage that
+# failed without leaving such a case (a build that breaks) is counted by broken().
 stage() {
 	local name=$1 began=$SECONDS
 	shift
@@ -126,8 +126,8 @@ if [ $mode != fast ]; then
 	sanitized=$!
 fi
 
-stage "lint" tools/lint --junit "$results/lint.xml" || true
-stage "units" units build || true
+stage "lint" tools/lint --junit "$results/lint.xml" || broken "lint"
+stage "units" units build || broken "units"
 
 marks="not long"
 [ $mode != long ] || marks="long or not long"
@@ -139,8 +139,8 @@ if [ $mode != fast ]; then
 		broken "sanitized builds"
 		finish
 	fi
-	stage "units, ASan+UBSan" units build-asan --no-suite lint || true
-	stage "units, TSan" units build-tsan --no-suite lint || true
+	stage "units, ASan+UBSan" units build-asan --no-suite lint || broken "units under ASan+UBSan"
+	stage "units, TSan" units build-tsan --no-suite lint || broken "units under TSan"
 	asan="sanitize and not long" tsan="race and not long"
 	[ $mode != long ] || asan="not chroot" tsan="not chroot"
 	stage "black box, ASan+UBSan" blackbox build-asan 4 -m "$asan" || broken "black box under ASan+UBSan, see above"
