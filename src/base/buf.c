@@ -134,8 +134,8 @@ int buf_put_hex(struct buf *b, uint64_t v, unsigned digits)
 
 int buf_put_f64(struct buf *b, double v, unsigned decimals)
 {
-    static const uint64_t pow10[] = {
-        1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000};
+    static const uint64_t pow10[] = {1,      10,      100,      1000,      10000,
+                                     100000, 1000000, 10000000, 100000000, 1000000000};
 
     BUG_ON(decimals >= ARRAY_LEN(pow10));
     if (v != v)

@@ -18,7 +18,7 @@
     ((type *)(void *)((char *)(uintptr_t)(ptr)-offsetof(type, member)))
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define MAX(a, b)    ((a) > (b) ? (a) : (b))
 
 #endif /* WEIR_BASE_BUG_H */

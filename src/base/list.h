@@ -39,7 +39,8 @@ static inline void list_del(struct list *node)
     list_init(node);
 }
 
-#define weir_list_foreach(pos, head) for (struct list *pos = (head)->next; pos != (head); pos = pos->next)
+#define weir_list_foreach(pos, head)                                                               \
+    for (struct list *pos = (head)->next; pos != (head); pos = pos->next)
 
 /** As above; the current element may be taken out or freed. */
 #define weir_list_foreach_safe(pos, head)                                                          \

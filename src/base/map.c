@@ -45,8 +45,7 @@ static int grow(struct map *m)
     bigger.entries = mem_array(m->mem, cap, sizeof(struct map_entry));
     if (!bigger.entries)
         return WEIR_E_NOMEM;
-    map_foreach(e, m)
-        *find(&bigger, e->key, e->hash) = *e;
+    map_foreach(e, m) * find(&bigger, e->key, e->hash) = *e;
     mem_free(m->mem, m->entries);
     *m = bigger;
     return 0;

@@ -9,9 +9,10 @@
 #include "base/mem.h"
 
 struct map_entry {
-    struct slice key; /**< borrowed; must live while the entry does. key.p == NULL marks a free place */
-    uint64_t hash;    /**< of key */
-    void *value;      /**< the caller's */
+    struct slice
+        key; /**< borrowed; must live while the entry does. key.p == NULL marks a free place */
+    uint64_t hash; /**< of key */
+    void *value;   /**< the caller's */
 };
 
 /** Not thread-safe. Iterate with map_foreach; do not insert or remove meanwhile. */

@@ -87,6 +87,8 @@ int num_f64(struct slice s, double *out)
     }
     if (i != s.n)
         return WEIR_E_INVALID;
+    if (v == 0)
+        shift = 0; /* 0e330 is 0, not 0 times infinity */
     v = shift < 0 ? v / pow10_of(-shift) : v * pow10_of(shift);
     if (v > 1.7976931348623157e308)
         return WEIR_E_RANGE;
@@ -146,9 +148,9 @@ static int with_unit(struct slice s, const struct unit *units, size_t n, uint64_
 
 int num_duration(struct slice s, uint64_t *ns)
 {
-    static const struct unit units[] = {{"ns", 1},          {"us", NS_PER_US},
-                                        {"ms", NS_PER_MS},  {"s", NS_PER_S},
-                                        {"m", 60 * NS_PER_S}, {"h", 3600 * NS_PER_S}};
+    static const struct unit units[] = {
+        {"ns", 1},       {"us", NS_PER_US},    {"ms", NS_PER_MS},
+        {"s", NS_PER_S}, {"m", 60 * NS_PER_S}, {"h", 3600 * NS_PER_S}};
 
     if (slice_eq(s, SLICE("0"))) {
         *ns = 0;

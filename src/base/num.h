@@ -31,7 +31,7 @@ int num_size(struct slice s, uint64_t *bytes) MUST_CHECK;
 
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S UINT64_C(1000000000)
-#define GIB (UINT64_C(1) << 30)
+#define NS_PER_S  UINT64_C(1000000000)
+#define GIB       (UINT64_C(1) << 30)
 
 #endif /* WEIR_BASE_NUM_H */

@@ -23,8 +23,8 @@ void log_at(enum log_level level, const char *room, const char *format, ...)
         if (log_get_level() <= LOG_DEBUG)                                                          \
             log_at(LOG_DEBUG, room, __VA_ARGS__);                                                  \
     } while (0)
-#define log_info(room, ...) log_at(LOG_INFO, room, __VA_ARGS__)
-#define log_warn(room, ...) log_at(LOG_WARN, room, __VA_ARGS__)
+#define log_info(room, ...)  log_at(LOG_INFO, room, __VA_ARGS__)
+#define log_warn(room, ...)  log_at(LOG_WARN, room, __VA_ARGS__)
 #define log_error(room, ...) log_at(LOG_ERROR, room, __VA_ARGS__)
 
 /** At most one line per interval from one place; says how many were left out. `last` and `missed` are the place's own. */

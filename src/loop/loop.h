@@ -2,7 +2,7 @@
 /**
  * @file The event loop: level-triggered epoll, a timer wheel, an eventfd for other threads, signalfd.
  * One loop belongs to one thread; only loop_post() and loop_stop() may be called from others.
- * Order inside one turn: wait, clock update, posted jobs, descriptor events, due timers.
+ * Order inside one turn: wait, clock update, descriptor events and posted jobs, due timers.
  */
 #ifndef WEIR_LOOP_LOOP_H
 #define WEIR_LOOP_LOOP_H
@@ -29,8 +29,8 @@ struct loop_watch {
 /** A one-shot timer; embed it. Zero-initialise. */
 struct loop_timer {
     struct list node;
-    struct loop *loop;  /**< NULL while not set */
-    uint64_t at_ns;     /**< monotonic */
+    struct loop *loop; /**< NULL while not set */
+    uint64_t at_ns;    /**< monotonic */
     /** Called once, at or up to about 1 ms after at_ns; the timer is unset before. May free it. */
     void (*on_timer)(struct loop_timer *t);
 };
@@ -79,13 +79,19 @@ static inline bool loop_timer_active(const struct loop_timer *t)
 }
 
 /** Called on the loop's thread around each wait; for reclaiming shared snapshots. Either may be NULL. */
-void loop_set_hooks(struct loop *l, void (*before_wait)(void *ctx), void (*after_wait)(void *ctx), void *ctx);
+void loop_set_hooks(struct loop *l,
+                    void (*before_wait)(void *ctx),
+                    void (*after_wait)(void *ctx),
+                    void *ctx);
 
 /**
  * Deliver these signals (blocked for the whole process by this call; call it before threads start).
  * @param on_signal called on this loop's thread.
  */
-int loop_signals(struct loop *l, const int *signals, unsigned n, void (*on_signal)(void *ctx, int signal),
+int loop_signals(struct loop *l,
+                 const int *signals,
+                 unsigned n,
+                 void (*on_signal)(void *ctx, int signal),
                  void *ctx) MUST_CHECK;
 
 /** A scratch buffer of LOOP_SCRATCH bytes, one per loop, valid inside one callback. */

@@ -42,7 +42,13 @@ enum engine_kind {
     ENGINE_GENERIC,
 };
 
-enum endpoint_role { ROLE_UNIFIED = 0, ROLE_PREFILL, ROLE_DECODE, ROLE_GROUP_HEAD, ROLE_GROUP_MEMBER };
+enum endpoint_role {
+    ROLE_UNIFIED = 0,
+    ROLE_PREFILL,
+    ROLE_DECODE,
+    ROLE_GROUP_HEAD,
+    ROLE_GROUP_MEMBER
+};
 
 /** One model an endpoint serves. */
 struct model_ref {
@@ -73,30 +79,36 @@ enum { WEIGHT_ONE = 1000, WEIGHT_MAX = 10000000 };
 
 /** Identity of one endpoint: one (scheme, host, port). */
 struct endpoint {
-    uint32_t slot;       /**< index in the fleet table; reused after the endpoint is gone */
-    uint32_t generation; /**< tells users of one slot apart; starts at 1 */
-    struct slice id;     /**< what people and metrics call it: its own id, else host:port */
+    uint32_t slot;        /**< index in the fleet table; reused after the endpoint is gone */
+    uint32_t generation;  /**< tells users of one slot apart; starts at 1 */
+    struct slice id;      /**< what people and metrics call it: its own id, else host:port */
     struct slice service; /**< the first of services */
     const struct slice *services;
     uint32_t n_services;
-    bool tls; /**< scheme https */
+    bool tls;          /**< scheme https */
     struct slice host; /**< name or literal address, IPv6 without brackets */
     uint16_t port;
     struct slice authority; /**< host:port as it stands in URLs and Host */
     const struct model_ref *models;
     uint32_t n_models;
-    uint32_t tasks; /**< enum task bits; 0 = not told, so any */
+    bool models_probed; /**< models were learned by asking the endpoint; no source tells them */
+    uint32_t tasks;     /**< enum task bits; 0 = not told, so any */
     const struct device *devices;
     uint32_t n_devices;
-    struct slice gpu_type; /**< of the first device, or from metadata; absent: unknown */
+    struct slice gpu_type;       /**< of the first device, or from metadata; absent: unknown */
     uint64_t memory_total_bytes; /**< of all its devices; 0 = unknown */
-    uint32_t weight;       /**< thousandths, from the registry */
+    uint32_t weight;             /**< thousandths, from the registry */
     bool enabled;
     bool draining;
     bool registry_healthy; /**< what its registry says; false keeps it out */
+    /**
+     * A live lease speaks for it, so it is used before our first probe: some source that describes it set
+     * instance.vouched and not instance.probation. A static URL, or one from saved state, is not vouched for.
+     */
+    bool vouched;
     enum endpoint_role role;
     enum engine_kind engine;
-    uint32_t max_concurrency; /**< 0 = unlimited */
+    uint32_t max_concurrency;           /**< 0 = unlimited */
     struct slice region, zone, cluster; /**< absent: unknown */
     const struct kv *labels;
     uint32_t n_labels;

@@ -33,7 +33,7 @@ enum rejection {
 #define WEIR_REJECTION_ENUM(name, code, status, type) REJECT_##name,
     WEIR_REJECTIONS(WEIR_REJECTION_ENUM)
 #undef WEIR_REJECTION_ENUM
-    REJECT_COUNT
+        REJECT_COUNT
 };
 
 #endif /* WEIR_MODEL_ERROR_T_H */

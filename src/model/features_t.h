@@ -17,24 +17,24 @@ struct features {
     struct slice version; /**< absent: any */
     uint32_t task;        /**< one enum task bit from the path; 0 = any */
     bool stream;
-    bool prompt_complete;       /**< the body was scanned to its end */
-    uint64_t required_bytes;    /**< X-Required-Memory; 0 = not told */
-    uint64_t prompt_bytes;      /**< text bytes of the prompt */
-    uint64_t prompt_tokens;     /**< estimate: 4 bytes a token, text only */
-    uint64_t output_tokens;     /**< max_tokens or max_completion_tokens; 0 = not told */
+    bool prompt_complete;        /**< the body was scanned to its end */
+    uint64_t required_bytes;     /**< X-Required-Memory; 0 = not told */
+    uint64_t prompt_bytes;       /**< text bytes of the prompt */
+    uint64_t prompt_tokens;      /**< estimate: 4 bytes a token, text only */
+    uint64_t output_tokens;      /**< max_tokens or max_completion_tokens; 0 = not told */
     uint64_t kv_bytes_per_token; /**< of the model, from the config; 0 = unknown */
     uint32_t n_images;
     uint32_t n_audio;
     uint64_t body_bytes; /**< Content-Length, or what was seen; 0 = unknown */
     uint64_t session;    /**< hash of the session key */
     bool has_session;
-    struct slice tenant; /**< absent: the one default tenant */
-    uint8_t priority;    /**< 1..9 */
+    struct slice tenant;  /**< absent: the one default tenant */
+    uint8_t priority;     /**< 1..9 */
     uint64_t deadline_ns; /**< monotonic, arrival to last byte; 0 = none */
     uint64_t slo_ttft_ns; /**< 0 = none */
     struct slice region;
-    struct slice gpu_type;        /**< device class asked for; absent: any */
-    const uint64_t *blocks;       /**< prefix chain, design section 3; NULL when not computed */
+    struct slice gpu_type;  /**< device class asked for; absent: any */
+    const uint64_t *blocks; /**< prefix chain, design section 3; NULL when not computed */
     uint32_t n_blocks;
 };
 

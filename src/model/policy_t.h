@@ -12,8 +12,8 @@
 #define Q16_ONE UINT32_C(65536)
 
 enum {
-    POLICY_STEPS_MAX = 16,   /**< filters or scores in one policy */
-    POLICY_CURVE_MAX = 16,   /**< points of the utilization curve */
+    POLICY_STEPS_MAX = 16, /**< filters or scores in one policy */
+    POLICY_CURVE_MAX = 16, /**< points of the utilization curve */
     POLICY_GPU_WEIGHTS_MAX = 64,
     POLICY_HASH_ON_MAX = 8,
 };
@@ -35,7 +35,14 @@ struct policy_score {
     uint32_t q16;
 };
 
-enum hash_source { HASH_ON_HEADER, HASH_ON_COOKIE, HASH_ON_BODY_USER, HASH_ON_PROMPT_CACHE_KEY, HASH_ON_PREVIOUS_RESPONSE, HASH_ON_CLIENT_IP };
+enum hash_source {
+    HASH_ON_HEADER,
+    HASH_ON_COOKIE,
+    HASH_ON_BODY_USER,
+    HASH_ON_PROMPT_CACHE_KEY,
+    HASH_ON_PREVIOUS_RESPONSE,
+    HASH_ON_CLIENT_IP
+};
 
 /** Where a session key may come from; the first present one counts. */
 struct hash_on {
@@ -44,7 +51,7 @@ struct hash_on {
 };
 
 struct policy {
-    struct slice name; /**< what the user calls it */
+    struct slice name;                 /**< what the user calls it */
     uint8_t filters[POLICY_STEPS_MAX]; /**< indexes in sched's table of filters, in order */
     uint32_t n_filters;
     struct policy_score scores[POLICY_STEPS_MAX];
@@ -54,8 +61,9 @@ struct policy {
     uint32_t n_curve;
     struct gpu_weight gpu_weights[POLICY_GPU_WEIGHTS_MAX];
     uint32_t n_gpu_weights;
-    uint32_t bound_q16; /**< bounded load: no endpoint above this multiple of the mean; default 1.25 */
-    uint64_t hash;      /**< over all of the above: names the policy in decision logs */
+    uint32_t
+        bound_q16; /**< bounded load: no endpoint above this multiple of the mean; default 1.25 */
+    uint64_t hash; /**< over all of the above: names the policy in decision logs */
 };
 
 #endif /* WEIR_MODEL_POLICY_T_H */

@@ -14,9 +14,9 @@ enum half_close { HALF_CLOSE_GONE, HALF_CLOSE_KEEP };
 /** All in nanoseconds; 0 = none. */
 struct route_timeouts {
     uint64_t connect_ns;
-    uint64_t first_byte_ns;   /**< request sent to first response byte */
+    uint64_t first_byte_ns;    /**< request sent to first response byte */
     uint64_t between_bytes_ns; /**< silence inside a response */
-    uint64_t total_ns;        /**< arrival to last byte */
+    uint64_t total_ns;         /**< arrival to last byte */
 };
 
 struct route_retry {
@@ -27,9 +27,9 @@ struct route_retry {
 };
 
 struct route_queue {
-    uint32_t size;      /**< waiters per pool; default 1024 */
+    uint32_t size;       /**< waiters per pool; default 1024 */
     uint64_t timeout_ns; /**< default 60 s */
-    uint64_t age_ns;    /**< a waiter rises one class per this; default 10 s */
+    uint64_t age_ns;     /**< a waiter rises one class per this; default 10 s */
 };
 
 struct route {
@@ -58,9 +58,9 @@ struct limits {
     uint64_t body_bytes;
     uint64_t peek_bytes;
     uint64_t header_bytes;
-    uint32_t headers;      /**< fields in one head */
+    uint32_t headers; /**< fields in one head */
     uint32_t connections;
-    uint64_t buffer_bytes; /**< process-wide */
+    uint64_t buffer_bytes;   /**< process-wide */
     uint64_t idle_ns;        /**< keep-alive client connection without a request */
     uint64_t header_read_ns; /**< first byte of a head to its end */
     uint64_t body_read_ns;   /**< silence inside a request body */

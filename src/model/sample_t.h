@@ -33,13 +33,13 @@ enum reported_state {
 
 /** Percentages are basis points: 10000 is 100 %. */
 struct sample {
-    uint32_t known;        /**< bit set over enum sample_field */
-    uint16_t source;       /**< which source reported; index as in endpoint.source */
-    bool while_leased;     /**< true: fresh as long as the lease holds; false: for fresh_for_ns */
-    uint64_t epoch;        /**< of the reporter's run; a new one starts a new generation */
-    uint64_t seq;          /**< within the epoch */
-    uint64_t received_ns;  /**< monotonic, when we got it */
-    uint64_t fresh_for_ns; /**< 3 report intervals for typed reports */
+    uint32_t known;         /**< bit set over enum sample_field */
+    uint16_t source;        /**< which source reported; index as in endpoint.source */
+    bool while_leased;      /**< true: fresh as long as the lease holds; false: for fresh_for_ns */
+    uint64_t epoch;         /**< of the reporter's run; a new one starts a new generation */
+    uint64_t seq;           /**< within the epoch */
+    uint64_t received_ns;   /**< monotonic, when we got it */
+    uint64_t fresh_for_ns;  /**< 3 report intervals for typed reports */
     uint32_t inflight_then; /**< our own ledger when it was received */
     uint32_t gpu_util_bp;
     uint32_t membw_util_bp;
@@ -63,7 +63,9 @@ static inline bool sample_has(const struct sample *s, enum sample_field f)
 /** Is it young enough to be used at now_ns? */
 static inline bool sample_fresh(const struct sample *s, uint64_t now_ns)
 {
-    return s->known != 0 && (s->while_leased || now_ns - s->received_ns < s->fresh_for_ns);
+    /* A reader's clock may stand a little before the control thread's: such a sample is new, not old. */
+    return s->known != 0 && (s->while_leased || now_ns <= s->received_ns ||
+                             now_ns - s->received_ns < s->fresh_for_ns);
 }
 
 #endif /* WEIR_MODEL_SAMPLE_T_H */

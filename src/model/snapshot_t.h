@@ -26,13 +26,13 @@ struct snapshot_model {
 };
 
 struct snapshot {
-    uint64_t seq; /**< rises by one with each build */
+    uint64_t seq;                 /**< rises by one with each build */
     const struct member *members; /**< sorted by slot */
     uint32_t n_members;
     const struct snapshot_model *models; /**< sorted by id, bytewise */
     uint32_t n_models;
-    uint32_t n_live_models;  /**< of them, with at least one member */
-    bool synced;             /**< every source has synced or loaded its saved state */
+    uint32_t n_live_models; /**< of them, with at least one member */
+    bool synced;            /**< every source has synced or loaded its saved state */
 };
 
 /** The model by id, or NULL. Cost: O(log n). */

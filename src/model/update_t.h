@@ -14,8 +14,8 @@
 
 /** One instance as its source describes it. All borrowed for the length of the call; the fleet copies. */
 struct instance {
-    struct slice key;      /**< unique within the source and stable while the instance lives */
-    struct slice id;       /**< absent: host:port */
+    struct slice key; /**< unique within the source and stable while the instance lives */
+    struct slice id;  /**< absent: host:port */
     const struct slice *services;
     uint32_t n_services;
     bool tls;
@@ -28,9 +28,11 @@ struct instance {
     uint32_t n_devices;
     uint32_t weight; /**< thousandths */
     bool enabled;
-    bool healthy;    /**< as the registry says */
+    bool healthy; /**< as the registry says; a source that judges nothing says true */
+    bool
+        vouched; /**< a live lease: usable before the first probe. Registries set it, static lists do not */
     bool draining;
-    bool probation;  /**< came from saved state: not used until a check passes or it renews */
+    bool probation; /**< came from saved state: not used until a check passes or it renews */
     enum endpoint_role role;
     enum engine_kind engine;
     uint32_t max_concurrency;

@@ -41,18 +41,22 @@ struct net_conn_ops {
 /** Embed it; fields are the implementation's. Idle it owns no buffer. */
 struct net_conn {
     const struct net_conn_ops *ops;
+    struct loop *loop; /**< NULL before connect or accept, and after the end */
     struct loop_watch watch;
-    struct buf in;  /**< received and not used yet */
-    struct buf out; /**< taken and not written yet */
-    struct loop_timer timer; /**< connect timeout, lingering */
+    struct buf in;           /**< received and not used yet */
+    struct buf out;          /**< taken and not written yet */
+    struct loop_timer timer; /**< connect timeout; then deferred work ("kick") */
+    bool *gone;      /**< set to true when the connection ends inside one of its callbacks */
+    int error;       /**< pending on_closed */
+    size_t recv_max; /**< kept bytes at which on_data must make progress */
     bool connecting : 1;
     bool paused : 1;      /**< not reading */
-    bool eof : 1;         /**< FIN was told */
-    bool fin_seen : 1;    /**< RDHUP seen, data may still be unread */
-    bool shut : 1;        /**< we sent or will send FIN */
-    bool lingering : 1;
-    bool closed : 1;
-    bool in_callback : 1;
+    bool eof_told : 1;    /**< on_eof was called */
+    bool read_end : 1;    /**< nothing more can be read */
+    bool fin_seen : 1;    /**< RDHUP seen; data may still be unread */
+    bool shut_wanted : 1; /**< FIN after the queue */
+    bool send_dead : 1;   /**< the peer takes no more; what it sent is still read */
+    bool parked : 1;      /**< hung up while paused: out of epoll until resumed */
 };
 
 /** Prepare a zeroed struct. @param recv_max most bytes kept for the callee. */
@@ -62,9 +66,15 @@ void net_conn_init(struct net_conn *c, const struct net_conn_ops *ops, size_t re
 int net_conn_accept(struct net_conn *c, struct loop *loop, int fd) MUST_CHECK;
 
 /** Start connecting; on_connected or on_closed follows, never inside this call. @param timeout_ns 0 = the kernel's. */
-int net_conn_connect(struct net_conn *c, struct loop *loop, const struct net_addr *to, uint64_t timeout_ns) MUST_CHECK;
+int net_conn_connect(struct net_conn *c,
+                     struct loop *loop,
+                     const struct net_addr *to,
+                     uint64_t timeout_ns) MUST_CHECK;
 
-/** @return 0, or WEIR_E_CLOSED / WEIR_E_NOMEM when the connection is dead (on_closed follows, never inside this call). */
+/**
+ * @return 0, or WEIR_E_CLOSED / WEIR_E_NOMEM when the peer takes no more: on_closed follows from the loop, after
+ * whatever the peer still sent (an early error answer, say) was lent to on_data. Ignoring the result is fine.
+ */
 int net_conn_send(struct net_conn *c, const struct iovec *parts, unsigned n);
 int net_conn_send_slice(struct net_conn *c, struct slice s);
 
@@ -85,15 +95,15 @@ void net_conn_close(struct net_conn *c);
 /** Close with RST, so the peer cannot take what it got for a complete message. */
 void net_conn_abort(struct net_conn *c);
 /**
- * Close politely: write what is queued, FIN, then read and drop until the peer's FIN, at most 2 s or 1 MiB, so that
- * unread request bytes do not reset the answer away. Takes the struct's descriptor into a struct of its own:
- * no callback follows and c may be freed at once.
+ * Close politely: write what is queued, FIN, then read and drop until the peer's FIN, at most 2 s or 1 MiB (30 s
+ * without progress while bytes are queued), so that unread request bytes do not reset the answer away. The descriptor
+ * moves into a struct of its own: no callback follows and c may be freed at once.
  */
 void net_conn_linger(struct net_conn *c);
 
 static inline bool net_conn_open(const struct net_conn *c)
 {
-    return !c->closed && c->watch.loop != NULL;
+    return c->loop != NULL;
 }
 
 #endif /* WEIR_NET_CONN_H */

@@ -14,24 +14,24 @@ struct fetch;
 
 /** What came back. Borrowed for the length of the callback. */
 struct fetch_result {
-    int error;            /**< 0, or WEIR_E_REFUSED, WEIR_E_TIMEOUT, WEIR_E_FULL (answer above body_max), WEIR_E_IO */
-    unsigned status;      /**< HTTP status when error is 0 */
+    int error; /**< 0, or WEIR_E_REFUSED, WEIR_E_TIMEOUT, WEIR_E_FULL (answer above body_max), WEIR_E_IO */
+    unsigned status; /**< HTTP status when error is 0 */
     struct slice body;
-    const char *message;  /**< words for a log line, never NULL */
+    const char *message; /**< words for a log line, never NULL */
     uint64_t elapsed_ns;
 };
 
 typedef void (*fetch_done_fn)(void *ctx, const struct fetch_result *result);
 
 struct fetch_options {
-    const char *method;        /**< "GET", "PUT", ... */
+    const char *method; /**< "GET", "PUT", ... */
     const char *url;
-    struct slice body;         /**< copied; absent = none */
-    const char *content_type;  /**< NULL = none */
-    const char *bearer;        /**< Authorization: Bearer; NULL = none */
-    uint64_t timeout_ns;       /**< whole exchange */
-    size_t body_max;           /**< of the answer */
-    fetch_done_fn done;        /**< called once, unless cancelled */
+    struct slice body;        /**< copied; absent = none */
+    const char *content_type; /**< NULL = none */
+    const char *bearer;       /**< Authorization: Bearer; NULL = none */
+    uint64_t timeout_ns;      /**< whole exchange */
+    size_t body_max;          /**< of the answer */
+    fetch_done_fn done;       /**< called once, unless cancelled */
     void *ctx;
 };
 

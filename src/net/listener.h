@@ -18,11 +18,15 @@ struct net_listener {
  * Bind a socket. @param reuseport several loops bind the same address, the kernel spreads connections.
  * @param fd out. @return 0, or WEIR_E_IO with errno set.
  */
-int net_listen(const struct net_addr *addr, bool reuseport, int *fd, struct net_addr *bound) MUST_CHECK;
+int net_listen(const struct net_addr *addr, bool reuseport, int *fd, struct net_addr *bound)
+    MUST_CHECK;
 
 /** Accept on l->watch.loop's thread. Takes fd. Set on_accept first. */
 int net_listener_start(struct net_listener *l, struct loop *loop, int fd) MUST_CHECK;
 /** Stop accepting and close; harmless when not started. */
 void net_listener_stop(struct net_listener *l);
+
+/** Close a descriptor that nobody took. */
+void net_fd_close(int fd);
 
 #endif /* WEIR_NET_LISTENER_H */

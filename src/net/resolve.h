@@ -27,7 +27,11 @@ void resolver_free(struct resolver *r);
  * Ask for one address; several are rotated. @return 0 and *now filled when it is known at once (done is not called),
  * WEIR_E_AGAIN when done will be called from the loop, or another error.
  */
-int net_resolve(struct resolver *r, struct slice host, uint16_t port, struct resolve_query *q, struct net_addr *now) MUST_CHECK;
+int net_resolve(struct resolver *r,
+                struct slice host,
+                uint16_t port,
+                struct resolve_query *q,
+                struct net_addr *now) MUST_CHECK;
 void net_resolve_cancel(struct resolve_query *q);
 
 #endif /* WEIR_NET_RESOLVE_H */

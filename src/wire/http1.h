@@ -3,7 +3,7 @@
  * @file HTTP/1.x heads: strict parser and framing decision (RFC 9112). Borrows the buffer, copies nothing.
  * Strict means: what could be read two ways by two servers is refused (bare CR, obs-fold, space before the
  * colon, Content-Length with Transfer-Encoding, differing or malformed lengths, codings other than one final
- * "chunked"). A lone LF as line end is refused in requests too.
+ * "chunked"). A lone LF as line end is refused, in requests and responses.
  */
 #ifndef WEIR_WIRE_HTTP1_H
 #define WEIR_WIRE_HTTP1_H
@@ -23,7 +23,7 @@ struct http1_field {
 
 enum http1_framing {
     HTTP1_BODY_NONE,    /**< no body follows */
-    HTTP1_BODY_LENGTH,  /**< content_length bytes */
+    HTTP1_BODY_LENGTH,  /**< content_length bytes, possibly 0 */
     HTTP1_BODY_CHUNKED,
     HTTP1_BODY_CLOSE,   /**< response only: until the peer closes */
 };
@@ -36,24 +36,25 @@ struct http1_head {
     struct slice reason; /**< response */
     uint8_t minor;       /**< HTTP/1.minor: 0 or 1 */
     enum http1_framing framing;
-    uint64_t content_length;
+    uint64_t content_length; /**< as announced, also where no body follows (HEAD, 304); 0 when not */
     bool keep_alive;       /**< the peer allows another message on this connection */
     bool expect_continue;  /**< request: Expect: 100-continue */
     bool upgrade;          /**< Connection: upgrade with an Upgrade field */
+    bool connection_names; /**< Connection names fields that must not be passed on */
     uint16_t n_fields;
     struct http1_field fields[HTTP1_FIELDS_MAX];
 };
 
 /** Why a head was refused; the message names the field or byte for the 400 answer. */
 struct http1_error {
-    uint16_t status;     /**< 400, 414, 431, 501, 505 */
+    uint16_t status;     /**< 400, 431 or 505 */
     const char *message; /**< static text */
 };
 
 /**
  * Parse a request head from the front of [p, p+n).
  * @param max_fields most header fields (<= HTTP1_FIELDS_MAX); more gives 431.
- * @param head filled on success only.
+ * @param head its content counts on success only.
  * @param error filled when the result is negative.
  * @return bytes of the head including the empty line (> 0), 0 = more bytes needed, WEIR_E_PROTO = refuse and close.
  * Leading CRLF before the request line (at most 2) is skipped and counted. The caller caps n.
@@ -78,7 +79,8 @@ struct slice wire_http1_value(const struct http1_head *head, struct slice name);
 
 /**
  * Must a proxy not pass this field on? True for the hop-by-hop fields (Connection, Keep-Alive, Proxy-Connection,
- * Transfer-Encoding, TE, Trailer, Upgrade, Proxy-Authenticate, Proxy-Authorization) and those named in Connection.
+ * Transfer-Encoding, TE, Trailer, Upgrade, Proxy-Authenticate, Proxy-Authorization) and those named in Connection,
+ * except Host and Content-Length, which no client may take away.
  */
 bool wire_http1_hop_by_hop(const struct http1_head *head, const struct http1_field *field);
 

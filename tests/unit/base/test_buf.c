@@ -32,9 +32,16 @@ static void numbers_print_exactly(void **state)
         unsigned decimals;
         const char *text;
     } cases[] = {
-        {0, 6, "0"},          {1.0, 3, "1"},      {0.05, 2, "0.05"},     {1.005, 2, "1"}, /* 1.005 is below 1.005 */
-        {-2.5, 1, "-2.5"},    {0.999, 2, "1"},    {12.000001, 6, "12.000001"},
-        {(double)NAN, 3, "NaN"}, {(double)INFINITY, 3, "+Inf"}, {-(double)INFINITY, 3, "-Inf"},
+        {0, 6, "0"},
+        {1.0, 3, "1"},
+        {0.05, 2, "0.05"},
+        {1.005, 2, "1"}, /* 1.005 is below 1.005 */
+        {-2.5, 1, "-2.5"},
+        {0.999, 2, "1"},
+        {12.000001, 6, "12.000001"},
+        {(double)NAN, 3, "NaN"},
+        {(double)INFINITY, 3, "+Inf"},
+        {-(double)INFINITY, 3, "-Inf"},
         {0.007, 3, "0.007"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -55,7 +62,8 @@ static void json_strings_stay_valid(void **state)
     struct buf b;
     buf_init(&b, &mem, 4096);
     buf_put_json(&b, SLICE("a\"b\\c\n\x01\x7f \xe4\xbd\xa0 \xff\xc0\x80"));
-    expect(&b, "\"a\\\"b\\\\c\\n\\u0001\\u007f \xe4\xbd\xa0 \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+    expect(&b,
+           "\"a\\\"b\\\\c\\n\\u0001\\u007f \xe4\xbd\xa0 \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
     buf_fini(&b);
 }
 

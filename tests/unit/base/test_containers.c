@@ -42,8 +42,7 @@ static void map_agrees_with_an_array(void **state)
         assert_int_equal(m.n, n);
     }
     uint32_t seen = 0;
-    map_foreach(e, &m)
-        seen++;
+    map_foreach(e, &m) seen++;
     assert_int_equal(seen, n);
     map_fini(&m);
     assert_int_equal(heap.live, 0);

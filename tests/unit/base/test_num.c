@@ -87,8 +87,8 @@ static void durations_and_sizes_need_units(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(u64_takes_digits_only),   cmocka_unit_test(i64_reaches_both_ends),
-        cmocka_unit_test(f64_reads_json_numbers),  cmocka_unit_test(scaled_is_exact),
+        cmocka_unit_test(u64_takes_digits_only),          cmocka_unit_test(i64_reaches_both_ends),
+        cmocka_unit_test(f64_reads_json_numbers),         cmocka_unit_test(scaled_is_exact),
         cmocka_unit_test(durations_and_sizes_need_units),
     };
     return cmocka_run_group_tests_name("num", tests, NULL, NULL);

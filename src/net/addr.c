@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/addr.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "wire/url.h"
+
+int net_addr_literal(struct slice host, uint16_t port, struct net_addr *out)
+{
+    char text[NET_ADDR_TEXT];
+
+    memset(out, 0, sizeof(*out));
+    if (slice_eq(host, SLICE("localhost")))
+        host = SLICE("127.0.0.1");
+    if (host.n >= 2 && host.p[0] == '[' && host.p[host.n - 1] == ']')
+        host = slice_of(host.p + 1, host.n - 2);
+    if (host.n == 0 || host.n >= sizeof(text) || memchr(host.p, '\0', host.n))
+        return WEIR_E_INVALID;
+    memcpy(text, host.p, host.n);
+    text[host.n] = '\0';
+    if (inet_pton(AF_INET, text, &out->v4.sin_addr) == 1) {
+        out->v4.sin_family = AF_INET;
+        out->v4.sin_port = htons(port);
+        out->len = sizeof(out->v4);
+        return 0;
+    }
+    if (inet_pton(AF_INET6, text, &out->v6.sin6_addr) == 1) {
+        out->v6.sin6_family = AF_INET6;
+        out->v6.sin6_port = htons(port);
+        out->len = sizeof(out->v6);
+        return 0;
+    }
+    return WEIR_E_INVALID;
+}
+
+int net_addr_parse(struct slice text, struct net_addr *out)
+{
+    struct slice host;
+    uint16_t port;
+
+    int rc = wire_authority_parse(text, &host, &port);
+    if (rc)
+        return rc;
+    return net_addr_literal(host, port, out);
+}
+
+const char *net_addr_text(const struct net_addr *a, char out[NET_ADDR_TEXT])
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+
+    if (a->any.sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &a->v6.sin6_addr, host, sizeof(host));
+        snprintf(out, NET_ADDR_TEXT, "[%s]:%u", host, net_addr_port(a));
+    } else {
+        inet_ntop(AF_INET, &a->v4.sin_addr, host, sizeof(host));
+        snprintf(out, NET_ADDR_TEXT, "%s:%u", host, net_addr_port(a));
+    }
+    return out;
+}
+
+uint16_t net_addr_port(const struct net_addr *a)
+{
+    return ntohs(a->any.sa_family == AF_INET6 ? a->v6.sin6_port : a->v4.sin_port);
+}
+
+bool net_addr_loopback(const struct net_addr *a)
+{
+    if (a->any.sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+    return (ntohl(a->v4.sin_addr.s_addr) >> 24) == 127;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Chunked transfer coding, read byte by byte where framing stands and in whole runs where payload stands.
+ * Extensions and trailers are checked for form and dropped.
+ */
+#include "wire/chunked.h"
+
+#include "base/bug.h"
+
+enum state {
+    SIZE_FIRST = 0, /* the first digit of a chunk size */
+    SIZE,
+    EXTENSION,
+    SIZE_LF,
+    DATA,
+    DATA_CR,
+    DATA_LF,
+    TRAILER_FIRST, /* a trailer line or the final CRLF */
+    TRAILER_NAME,
+    TRAILER_VALUE,
+    TRAILER_LF,
+    FINAL_LF,
+};
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = ascii_lower(c);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool name_char(unsigned char c)
+{
+    static const char other[] = "!#$%&'*+-.^_`|~";
+    unsigned char l = (unsigned char)ascii_lower((char)c);
+
+    return (l >= 'a' && l <= 'z') || (c >= '0' && c <= '9') ||
+           (c && memchr(other, c, sizeof(other) - 1));
+}
+
+static bool text_char(unsigned char c)
+{
+    return (c >= 0x20 && c != 0x7F) || c == '\t';
+}
+
+static bool size_byte(struct chunked *c, char byte)
+{
+    int digit = hex_digit(byte);
+
+    if (digit >= 0) {
+        if (c->line >= 16)
+            return false;
+        c->left = c->left << 4 | (unsigned)digit;
+        c->line++;
+        c->state = SIZE;
+        return true;
+    }
+    if (c->state == SIZE_FIRST || (byte != '\r' && byte != ';'))
+        return false;
+    c->state = byte == '\r' ? SIZE_LF : EXTENSION;
+    return true;
+}
+
+static bool trailer_byte(struct chunked *c, char byte)
+{
+    unsigned char b = (unsigned char)byte;
+
+    if (++c->trailer > CHUNKED_TRAILER_MAX)
+        return false;
+    switch ((enum state)c->state) {
+    case TRAILER_FIRST:
+        if (byte == '\r') {
+            c->state = FINAL_LF;
+            return true;
+        }
+        c->state = TRAILER_NAME;
+        return name_char(b);
+    case TRAILER_NAME:
+        if (byte != ':')
+            return name_char(b);
+        c->state = TRAILER_VALUE;
+        return true;
+    case TRAILER_VALUE:
+        if (byte != '\r')
+            return text_char(b);
+        c->state = TRAILER_LF;
+        return true;
+    case TRAILER_LF:
+        c->state = TRAILER_FIRST;
+        return byte == '\n';
+    case SIZE_FIRST:
+    case SIZE:
+    case EXTENSION:
+    case SIZE_LF:
+    case DATA:
+    case DATA_CR:
+    case DATA_LF:
+    case FINAL_LF:
+    default:
+        BUG_ON(true);
+    }
+    return false;
+}
+
+/* One byte of framing. */
+static bool framing_byte(struct chunked *c, char byte)
+{
+    switch ((enum state)c->state) {
+    case SIZE_FIRST:
+    case SIZE:
+        return size_byte(c, byte);
+    case EXTENSION:
+        if (++c->line > CHUNKED_LINE_MAX)
+            return false;
+        if (byte != '\r')
+            return text_char((unsigned char)byte);
+        c->state = SIZE_LF;
+        return true;
+    case SIZE_LF:
+        c->line = 0;
+        c->state = c->left ? DATA : TRAILER_FIRST;
+        return byte == '\n';
+    case DATA_CR:
+        c->state = DATA_LF;
+        return byte == '\r';
+    case DATA_LF:
+        c->state = SIZE_FIRST;
+        return byte == '\n';
+    case FINAL_LF:
+        c->done = true;
+        return byte == '\n';
+    case TRAILER_FIRST:
+    case TRAILER_NAME:
+    case TRAILER_VALUE:
+    case TRAILER_LF:
+        return trailer_byte(c, byte);
+    case DATA:
+    default:
+        BUG_ON(true);
+    }
+    return false;
+}
+
+int64_t wire_chunked_read(struct chunked *c, const char *p, size_t n, struct slice *payload)
+{
+    size_t i = 0;
+
+    *payload = slice_of(p, 0);
+    while (i < n && !c->done) {
+        if (c->state != DATA) {
+            if (!framing_byte(c, p[i]))
+                return WEIR_E_PROTO;
+            i++;
+            continue;
+        }
+        if (payload->n)
+            break;
+        *payload = slice_of(p + i, MIN(c->left, n - i));
+        i += payload->n;
+        c->left -= payload->n;
+        if (c->left == 0)
+            c->state = DATA_CR;
+    }
+    return (int64_t)i;
+}
+
+size_t wire_chunked_prefix(char out[CHUNKED_PREFIX_MAX], size_t n)
+{
+    size_t digits = 1;
+
+    BUG_ON(n == 0);
+    while (digits < 16 && n >> (4 * digits))
+        digits++;
+    for (size_t i = 0; i < digits; i++)
+        out[i] = "0123456789abcdef"[n >> (4 * (digits - 1 - i)) & 15];
+    out[digits] = '\r';
+    out[digits + 1] = '\n';
+    return digits + 2;
+}
