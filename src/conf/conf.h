@@ -140,8 +140,9 @@ int conf_reference(struct buf *out) MUST_CHECK;
 
 /** One part that differs. */
 struct conf_change {
-    struct slice path; /**< "routes", "admin.token"; static */
-    bool live;         /**< can be applied without a restart */
+    const char *part; /**< top-level key; static */
+    const char *key;  /**< the key in it, when the part is a plain section; else NULL; static */
+    bool live;        /**< can be applied without a restart */
 };
 enum { CONF_CHANGES_MAX = 64 };
 
