@@ -126,7 +126,8 @@ int conf_host_port_split(struct slice text, struct slice *host, uint16_t *port)
         colon = end + 1;
     } else {
         colon = slice_find(text, ':');
-        if (colon == text.n || colon == 0 || slice_find(slice_from(text, colon + 1), ':') + colon + 1 < text.n)
+        if (colon == text.n || colon == 0 ||
+            slice_find(slice_from(text, colon + 1), ':') + colon + 1 < text.n)
             return WEIR_E_INVALID;
         *host = slice_of(text.p, colon);
     }

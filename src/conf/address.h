@@ -35,6 +35,7 @@ int conf_host_port_split(struct slice text, struct slice *host, uint16_t *port) 
  * "http://host[:port][/]", borrowed from text; the port is 80 when it is not given.
  * @param why out: on failure, what is wrong, as words that follow the quoted URL.
  */
-int conf_url_split(struct slice text, struct slice *host, uint16_t *port, const char **why) MUST_CHECK;
+int conf_url_split(struct slice text, struct slice *host, uint16_t *port, const char **why)
+    MUST_CHECK;
 
 #endif /* WEIR_CONF_ADDRESS_H */

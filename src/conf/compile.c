@@ -62,8 +62,12 @@ static const struct own *find_own(const struct own *list, uint32_t n, const stru
 }
 
 /* Whoever registers receives prompts, and whoever administers can register: so no open door by accident. */
-static void check_door(struct build *b, const char *section, const char *override, const struct conf_address *a,
-                       const struct conf_secret *token, bool insecure)
+static void check_door(struct build *b,
+                       const char *section,
+                       const char *override,
+                       const struct conf_address *a,
+                       const struct conf_secret *token,
+                       bool insecure)
 {
     if (a->off || conf_address_loopback(a) || token->kind != CONF_SECRET_NONE || insecure)
         return;
@@ -88,7 +92,8 @@ static void compile_addresses(struct build *b, struct conf *c, struct own *own, 
         struct conf_path path = under(&here, "address");
         const struct own *other = find_own(own, *n_own, &raw[i].listener.address);
         if (other) {
-            struct conf_place at = conf_place_option(b, raw[i].item.node, "address", i == 0 ? "listeners.address" : NULL);
+            struct conf_place at = conf_place_option(b, raw[i].item.node, "address",
+                                                     i == 0 ? "listeners.address" : NULL);
             CONF_FAIL(b, &at, &path, SLICE("is taken already by "), slice_str(other->what));
         }
         listeners[i] = raw[i].listener;
@@ -109,14 +114,15 @@ static void compile_addresses(struct build *b, struct conf *c, struct own *own, 
         if (other) {
             struct conf_path section = {.key = slice_str(doors[i].section)};
             struct conf_path path = under(&section, "address");
-            struct conf_place at =
-                conf_place_option(b, conf_child(b, 0, doors[i].section), "address", doors[i].override);
+            struct conf_place at = conf_place_option(b, conf_child(b, 0, doors[i].section),
+                                                     "address", doors[i].override);
             CONF_FAIL(b, &at, &path, SLICE("is taken already by "), slice_str(other->what));
         }
         add_own(own, n_own, doors[i].address, doors[i].what);
     }
     check_door(b, "admin", "admin.address", &c->admin.address, &c->admin.token, c->admin.insecure);
-    check_door(b, "registry", "registry.address", &c->registry.address, &c->registry.token, c->registry.insecure);
+    check_door(b, "registry", "registry.address", &c->registry.address, &c->registry.token,
+               c->registry.insecure);
 }
 
 /* --- static endpoints --- */
@@ -151,7 +157,8 @@ static void fill_instance(struct build *b, const struct raw_endpoint *raw, struc
     if (!models)
         return;
     for (uint32_t m = 0; m < raw->models.n; m++)
-        models[m] = (struct model_ref){.id = raw->models.items[m], .max_model_len = raw->max_model_len};
+        models[m] =
+            (struct model_ref){.id = raw->models.items[m], .max_model_len = raw->max_model_len};
     e->device.type = raw->gpu_type;
     i->models = models;
     i->n_models = raw->models.n;
@@ -170,8 +177,13 @@ static void fill_instance(struct build *b, const struct raw_endpoint *raw, struc
     i->n_labels = raw->labels.n;
 }
 
-static void compile_endpoint(struct build *b, const struct raw_endpoint *raw, const struct conf_path *path,
-                             const struct own *own, uint32_t n_own, struct map *seen, struct conf_endpoint *e)
+static void compile_endpoint(struct build *b,
+                             const struct raw_endpoint *raw,
+                             const struct conf_path *path,
+                             const struct own *own,
+                             uint32_t n_own,
+                             struct map *seen,
+                             struct conf_endpoint *e)
 {
     struct conf_place at = raw->origin ? (struct conf_place){.file = slice_str(raw->origin)}
                                        : conf_place_option(b, raw->item.node, "url", NULL);
@@ -191,8 +203,8 @@ static void compile_endpoint(struct build *b, const struct raw_endpoint *raw, co
     if (conf_host_parse(host, &literal) == 0)
         for (uint32_t i = 0; i < n_own; i++)
             if (own[i].port == port && conf_host_reaches(&literal, &own[i].host)) {
-                CONF_FAIL(b, &at, shown, SLICE("\""), raw->url, SLICE("\" is Weir itself ("), slice_str(own[i].what),
-                          SLICE(")"));
+                CONF_FAIL(b, &at, shown, SLICE("\""), raw->url, SLICE("\" is Weir itself ("),
+                          slice_str(own[i].what), SLICE(")"));
                 return;
             }
     e->url = raw->url;
@@ -203,7 +215,8 @@ static void compile_endpoint(struct build *b, const struct raw_endpoint *raw, co
     if (!e->instance.key.p)
         return;
     if (map_get(seen, e->instance.key)) {
-        CONF_FAIL(b, &at, shown, SLICE("\""), raw->url, SLICE("\" is the address of an earlier endpoint of this source"));
+        CONF_FAIL(b, &at, shown, SLICE("\""), raw->url,
+                  SLICE("\" is the address of an earlier endpoint of this source"));
         return;
     }
     if (map_put(seen, e->instance.key, e))
@@ -240,7 +253,10 @@ static void compile_sources(struct build *b, struct conf *c, const struct own *o
 
 /* --- models --- */
 
-static void compile_aliases(struct build *b, const struct raw_model *m, const struct conf_path *path, struct map *names)
+static void compile_aliases(struct build *b,
+                            const struct raw_model *m,
+                            const struct conf_path *path,
+                            struct map *names)
 {
     struct conf_path list = under(path, "aliases");
     uint32_t node = conf_child(b, m->item.node, "aliases");
@@ -256,10 +272,11 @@ static void compile_aliases(struct build *b, const struct raw_model *m, const st
         uint32_t place = conf_nth(b, node, i);
         struct conf_place at = conf_place_value(b, place ? place : node);
         if (slice_eq(other->item.name, m->aliases.items[i]))
-            CONF_FAIL(b, &at, &here, SLICE("\""), m->aliases.items[i], SLICE("\" is the id of a model"));
+            CONF_FAIL(b, &at, &here, SLICE("\""), m->aliases.items[i],
+                      SLICE("\" is the id of a model"));
         else
-            CONF_FAIL(b, &at, &here, SLICE("\""), m->aliases.items[i], SLICE("\" is already an alias of \""),
-                      other->item.name, SLICE("\""));
+            CONF_FAIL(b, &at, &here, SLICE("\""), m->aliases.items[i],
+                      SLICE("\" is already an alias of \""), other->item.name, SLICE("\""));
     }
 }
 
@@ -298,7 +315,8 @@ static bool path_ok(struct slice p, const char **why)
     bool prefix = slice_ends(p, SLICE("**"));
     for (size_t i = 0; i < p.n - (prefix ? 2 : 0); i++)
         if (p.p[i] == '*' || p.p[i] == '?' || p.p[i] == '#' || p.p[i] == ' ') {
-            *why = p.p[i] == '*' ? "may have ** only once, at the end" : "must be a plain path, without ?, # or spaces";
+            *why = p.p[i] == '*' ? "may have ** only once, at the end"
+                                 : "must be a plain path, without ?, # or spaces";
             return false;
         }
     return true;
@@ -330,17 +348,23 @@ static void check_match(struct build *b, uint32_t i, const struct conf_path *pat
     }
     for (uint32_t j = 0; j < i; j++)
         if (path_ok(raw[j].path, &why) && covers(raw[j].path, raw[i].path)) {
-            CONF_FAIL(b, &at, &here, SLICE("\""), raw[i].path, SLICE("\" is never reached: routes["),
-                      conf_number_text(CONF_T_COUNT, j, number), SLICE("] takes all of it with \""), raw[j].path,
-                      SLICE("\""));
+            CONF_FAIL(b, &at, &here, SLICE("\""), raw[i].path,
+                      SLICE("\" is never reached: routes["),
+                      conf_number_text(CONF_T_COUNT, j, number), SLICE("] takes all of it with \""),
+                      raw[j].path, SLICE("\""));
             return;
         }
 }
 
-static void compile_route(struct build *b, struct conf *c, const struct raw_route *raw, const struct conf_path *path,
-                          const struct map *names, struct route *r)
+static void compile_route(struct build *b,
+                          struct conf *c,
+                          const struct raw_route *raw,
+                          const struct conf_path *path,
+                          const struct map *names,
+                          struct route *r)
 {
-    const struct raw_model *model = raw->default_model.p ? map_get(names, raw->default_model) : NULL;
+    const struct raw_model *model =
+        raw->default_model.p ? map_get(names, raw->default_model) : NULL;
 
     *r = (struct route){.path = raw->path,
                         .default_model = model ? model->item.name : raw->default_model,
@@ -400,8 +424,10 @@ void conf_compile(struct build *b, struct conf *c)
     if (b->raw->health.path.p && b->raw->health.path.p[0] != '/') {
         struct conf_path top = {.key = SLICE("health")};
         struct conf_path here = under(&top, "path");
-        struct conf_place at = conf_place_option(b, conf_child(b, 0, "health"), "path", "health.path");
-        CONF_FAIL(b, &at, &here, SLICE("\""), b->raw->health.path, SLICE("\" must start with /, or be auto"));
+        struct conf_place at =
+            conf_place_option(b, conf_child(b, 0, "health"), "path", "health.path");
+        CONF_FAIL(b, &at, &here, SLICE("\""), b->raw->health.path,
+                  SLICE("\" must start with /, or be auto"));
     }
     c->routing.limits = b->raw->limits;
     c->routing.generation = b->in->generation;

@@ -6,7 +6,10 @@
 /* Far above what 1 MiB of text can ask for, so that only a bug meets it. */
 enum { CONF_MEMORY_MAX = 256 << 20 };
 
-int conf_build(const struct mem *mem, const struct conf_input *in, struct conf_errors *errors, struct conf **out)
+int conf_build(const struct mem *mem,
+               const struct conf_input *in,
+               struct conf_errors *errors,
+               struct conf **out)
 {
     struct build b = {.mem = mem, .in = in, .errors = errors};
     uint32_t before = errors->total;

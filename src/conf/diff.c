@@ -12,7 +12,11 @@ struct diff {
     int n;
 };
 
-static void compare(struct diff *d, const char *part, const char *key, const struct conf_option *o, const void *from,
+static void compare(struct diff *d,
+                    const char *part,
+                    const char *key,
+                    const struct conf_option *o,
+                    const void *from,
                     const void *to)
 {
     buf_clear(&d->from);
@@ -29,7 +33,9 @@ static void compare(struct diff *d, const char *part, const char *key, const str
     d->out[d->n++] = (struct conf_change){.part = part, .key = key, .live = o->flags & CONF_LIVE};
 }
 
-int conf_diff(const struct conf *from, const struct conf *to, struct conf_change out[CONF_CHANGES_MAX])
+int conf_diff(const struct conf *from,
+              const struct conf *to,
+              struct conf_change out[CONF_CHANGES_MAX])
 {
     enum { PRINT_MAX = 64 << 20 };
     struct diff d = {.out = out};

@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
-#include "base/utf8.h"
 #include "base/bug.h"
+#include "base/utf8.h"
 
 /* Writes into a fixed text; what does not fit is cut at a whole character. */
 struct writer {
@@ -31,7 +31,8 @@ static void put_visible(struct writer *w, struct slice s)
     for (size_t i = 0; i < s.n && !w->full;) {
         unsigned char c = (unsigned char)s.p[i];
         size_t n = utf8_len(s.p + i, s.n - i);
-        bool control = c < 0x20 || c == 0x7f || (c == 0xc2 && n == 2 && (unsigned char)s.p[i + 1] < 0xa0);
+        bool control =
+            c < 0x20 || c == 0x7f || (c == 0xc2 && n == 2 && (unsigned char)s.p[i + 1] < 0xa0);
         if (n && !control) {
             put(w, s.p + i, n);
             i += n;
@@ -62,7 +63,9 @@ static bool before(uint32_t line, uint32_t column, const struct conf_error *othe
     return line != other->line ? line < other->line : column < other->column;
 }
 
-void conf_error_add(struct conf_errors *e, const struct conf_place *at, const struct slice *parts,
+void conf_error_add(struct conf_errors *e,
+                    const struct conf_place *at,
+                    const struct slice *parts,
                     uint32_t n)
 {
     uint32_t place = e->n;

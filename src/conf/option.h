@@ -34,7 +34,10 @@ enum conf_type {
     CONF_T_LATER,       /**< known, but not in this version */
 };
 
-enum { CONF_REQUIRED = 1, /**< must be given */ CONF_LIVE = 2 /**< can change without a restart */ };
+enum {
+    CONF_REQUIRED = 1,
+    /**< must be given */ CONF_LIVE = 2 /**< can change without a restart */
+};
 
 struct conf_section;
 
@@ -43,11 +46,13 @@ struct conf_option {
     enum conf_type type;
     uint32_t flags;
     uint32_t offset;
-    uint64_t min, max; /**< of numbers, in memory units; for text, lists and maps max is the most bytes or entries */
-    const char *fallback;            /**< as it would be written; NULL: absent or empty */
-    const char *zero;                /**< the word for 0 or absent; NULL: none. 0 itself is then taken too, below min */
-    const char *const *words;        /**< NULL at the end */
-    const char *const *later;        /**< words of versions to come; NULL: none */
+    uint64_t min,
+        max; /**< of numbers, in memory units; for text, lists and maps max is the most bytes or entries */
+    const char *fallback; /**< as it would be written; NULL: absent or empty */
+    const char
+        *zero; /**< the word for 0 or absent; NULL: none. 0 itself is then taken too, below min */
+    const char *const *words; /**< NULL at the end */
+    const char *const *later; /**< words of versions to come; NULL: none */
     const struct conf_section *child;
     const char *doc; /**< one sentence */
 };

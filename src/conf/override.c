@@ -24,7 +24,8 @@ void conf_parse_absent(struct build *b)
         default_item(b, &b->raw->routes, "routes");
 }
 
-static void fail_why(struct build *b, const struct conf_override *v, int rc, const struct conf_why *why)
+static void
+fail_why(struct build *b, const struct conf_override *v, int rc, const struct conf_why *why)
 {
     struct conf_place at = {.file = slice_str(v->origin)};
 
@@ -35,8 +36,11 @@ static void fail_why(struct build *b, const struct conf_override *v, int rc, con
 }
 
 /* Half of an address from the flag, the other half from what was there. */
-static int set_part(struct build *b, const struct conf_option *o, const struct conf_override *v,
-                    struct conf_address *at, struct conf_why *why)
+static int set_part(struct build *b,
+                    const struct conf_option *o,
+                    const struct conf_override *v,
+                    struct conf_address *at,
+                    struct conf_why *why)
 {
     static const struct conf_option port_option = {.type = CONF_T_COUNT, .max = UINT16_MAX};
     struct conf_address value = *at;
@@ -87,7 +91,10 @@ static int set_part(struct build *b, const struct conf_option *o, const struct c
     return rc;
 }
 
-static void set_in(struct build *b, const struct conf_section *s, void *base, struct slice path,
+static void set_in(struct build *b,
+                   const struct conf_section *s,
+                   void *base,
+                   struct slice path,
                    const struct conf_override *v)
 {
     struct slice key;
@@ -111,7 +118,8 @@ static void set_in(struct build *b, const struct conf_section *s, void *base, st
         return;
     }
     BUG_ON(path.p); /* a path ends at a value */
-    int rc = v->part == CONF_PART_WHOLE ? conf_scalar_parse(o, v->text, b->arena, at, &why) : set_part(b, o, v, at, &why);
+    int rc = v->part == CONF_PART_WHOLE ? conf_scalar_parse(o, v->text, b->arena, at, &why)
+                                        : set_part(b, o, v, at, &why);
     if (rc)
         fail_why(b, v, rc, &why);
 }
@@ -119,7 +127,8 @@ static void set_in(struct build *b, const struct conf_section *s, void *base, st
 /* All of them make one source behind those of the file, so the file's description of an endpoint wins. */
 static void add_endpoints(struct build *b, uint32_t n)
 {
-    const struct conf_section *source_section = conf_option_find(&conf_root, SLICE("discovery"))->child;
+    const struct conf_section *source_section =
+        conf_option_find(&conf_root, SLICE("discovery"))->child;
     const struct conf_option *list = conf_option_find(source_section, SLICE("endpoints"));
     struct raw_list *discovery = &b->raw->discovery;
     struct raw_source *sources = arena_array(b->arena, discovery->n + 1, sizeof(*sources));
@@ -145,7 +154,8 @@ static void add_endpoints(struct build *b, uint32_t n)
         }
         conf_defaults(b, list->child, &endpoints[at]);
         endpoints[at].origin = v->origin;
-        int rc = conf_scalar_parse(conf_option_find(list->child, SLICE("url")), v->text, b->arena, &endpoints[at].url, &why);
+        int rc = conf_scalar_parse(conf_option_find(list->child, SLICE("url")), v->text, b->arena,
+                                   &endpoints[at].url, &why);
         if (rc)
             fail_why(b, v, rc, &why);
         else

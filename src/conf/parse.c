@@ -39,8 +39,11 @@ static void path_write(const struct conf_path *path, struct path_text *t)
     path_add(t, SLICE("]"));
 }
 
-void conf_fail_parts(struct build *b, const struct conf_place *at, const struct conf_path *path,
-                     const struct slice *parts, uint32_t n)
+void conf_fail_parts(struct build *b,
+                     const struct conf_place *at,
+                     const struct conf_path *path,
+                     const struct slice *parts,
+                     uint32_t n)
 {
     enum { PARTS_MAX = CONF_WHY_PARTS + 4 };
     struct slice all[PARTS_MAX];
@@ -95,8 +98,8 @@ uint32_t conf_nth(const struct build *b, uint32_t node, uint32_t n)
     return 0;
 }
 
-struct conf_place conf_place_option(const struct build *b, uint32_t node, const char *key,
-                                    const char *path)
+struct conf_place
+conf_place_option(const struct build *b, uint32_t node, const char *key, const char *path)
 {
     for (uint32_t i = b->in->n_overrides; path && i > 0; i--)
         if (strcmp(b->in->overrides[i - 1].path, path) == 0)
@@ -109,8 +112,11 @@ struct conf_place conf_place_option(const struct build *b, uint32_t node, const 
     return (struct conf_place){.file = b->in->file};
 }
 
-static void fail_why(struct build *b, const struct conf_place *at, const struct conf_path *path,
-                     int rc, const struct conf_why *why)
+static void fail_why(struct build *b,
+                     const struct conf_place *at,
+                     const struct conf_path *path,
+                     int rc,
+                     const struct conf_why *why)
 {
     if (rc == WEIR_E_NOMEM)
         b->nomem = true;
@@ -165,11 +171,14 @@ static const char *kind_name(const struct conf_node *n)
 {
     if (is_null(n))
         return "nothing";
-    return n->kind == CONF_NODE_MAP ? "a map" : n->kind == CONF_NODE_SEQ ? "a list" : "a single value";
+    return n->kind == CONF_NODE_MAP   ? "a map"
+           : n->kind == CONF_NODE_SEQ ? "a list"
+                                      : "a single value";
 }
 
 /* @return may the children be walked? An empty value where a list or map belongs sets nothing. */
-static bool want_kind(struct build *b, uint32_t node, enum conf_kind kind, uint64_t max, const struct conf_path *path)
+static bool want_kind(
+    struct build *b, uint32_t node, enum conf_kind kind, uint64_t max, const struct conf_path *path)
 {
     const struct conf_node *n = &b->in->nodes[node];
     struct conf_place at = conf_place_value(b, node);
@@ -177,8 +186,9 @@ static bool want_kind(struct build *b, uint32_t node, enum conf_kind kind, uint6
 
     if (n->kind != kind) {
         if (!is_null(n))
-            CONF_FAIL(b, &at, path, SLICE("must be "), kind == CONF_NODE_MAP ? SLICE("a map") : SLICE("a list"),
-                      SLICE(", not "), slice_str(kind_name(n)));
+            CONF_FAIL(b, &at, path, SLICE("must be "),
+                      kind == CONF_NODE_MAP ? SLICE("a map") : SLICE("a list"), SLICE(", not "),
+                      slice_str(kind_name(n)));
         return false;
     }
     uint32_t count = count_children(b, node);
@@ -213,11 +223,15 @@ static void *array_of(struct build *b, uint32_t n, size_t size)
     return p;
 }
 
-static void parse_section(struct build *b, const struct conf_section *s, uint32_t node, void *base,
+static void parse_section(struct build *b,
+                          const struct conf_section *s,
+                          uint32_t node,
+                          void *base,
                           const struct conf_path *path);
 
 /* A name that the user gives: key of a map. */
-static bool parse_name(struct build *b, uint32_t node, const struct conf_path *path, struct slice *out)
+static bool
+parse_name(struct build *b, uint32_t node, const struct conf_path *path, struct slice *out)
 {
     struct slice key = b->in->nodes[node].key;
     struct conf_place at = conf_place_key(b, node);
@@ -242,7 +256,10 @@ static void fail_twice(struct build *b, uint32_t node, uint32_t first, const str
               conf_number_text(CONF_T_COUNT, b->in->nodes[first].key_line, line));
 }
 
-static void parse_items(struct build *b, const struct conf_option *o, uint32_t node, struct raw_list *out,
+static void parse_items(struct build *b,
+                        const struct conf_option *o,
+                        uint32_t node,
+                        struct raw_list *out,
                         const struct conf_path *path)
 {
     const struct conf_node *nodes = b->in->nodes;
@@ -273,7 +290,8 @@ static void parse_items(struct build *b, const struct conf_option *o, uint32_t n
         }
         if (nodes[i].kind != CONF_NODE_MAP && !(named && is_null(&nodes[i]))) {
             struct conf_place place = conf_place_value(b, i);
-            CONF_FAIL(b, &place, &here, SLICE("must be a map, not "), slice_str(kind_name(&nodes[i])));
+            CONF_FAIL(b, &place, &here, SLICE("must be a map, not "),
+                      slice_str(kind_name(&nodes[i])));
             continue;
         }
         parse_section(b, o->child, i, at, &here);
@@ -283,7 +301,10 @@ static void parse_items(struct build *b, const struct conf_option *o, uint32_t n
     out->n = n;
 }
 
-static void parse_words(struct build *b, const struct conf_option *o, uint32_t node, uint32_t *out,
+static void parse_words(struct build *b,
+                        const struct conf_option *o,
+                        uint32_t node,
+                        uint32_t *out,
                         const struct conf_path *path)
 {
     const struct conf_node *nodes = b->in->nodes;
@@ -308,7 +329,10 @@ static void parse_words(struct build *b, const struct conf_option *o, uint32_t n
     }
 }
 
-static void parse_texts(struct build *b, const struct conf_option *o, uint32_t node, struct raw_texts *out,
+static void parse_texts(struct build *b,
+                        const struct conf_option *o,
+                        uint32_t node,
+                        struct raw_texts *out,
                         const struct conf_path *path)
 {
     const struct conf_node *nodes = b->in->nodes;
@@ -338,7 +362,8 @@ static void parse_texts(struct build *b, const struct conf_option *o, uint32_t n
             CONF_FAIL(b, &at, &here, SLICE("is listed twice"));
             continue;
         }
-        int rc = conf_text_parse(nodes[i].text, ENDPOINT_TEXT_MAX, b->arena, &out->items[out->n], &why);
+        int rc =
+            conf_text_parse(nodes[i].text, ENDPOINT_TEXT_MAX, b->arena, &out->items[out->n], &why);
         if (rc)
             fail_why(b, &at, &here, rc, &why);
         else
@@ -346,7 +371,10 @@ static void parse_texts(struct build *b, const struct conf_option *o, uint32_t n
     }
 }
 
-static void parse_hash_on(struct build *b, const struct conf_option *o, uint32_t node, struct raw_hash_on *out,
+static void parse_hash_on(struct build *b,
+                          const struct conf_option *o,
+                          uint32_t node,
+                          struct raw_hash_on *out,
                           const struct conf_path *path)
 {
     const struct conf_node *nodes = b->in->nodes;
@@ -371,19 +399,24 @@ static void parse_hash_on(struct build *b, const struct conf_option *o, uint32_t
 }
 
 /* One entry of a small map whose keys are the user's: duplicates are sought one by one. */
-static bool fresh_key(struct build *b, uint32_t node, uint32_t i, bool nocase, const struct conf_path *here)
+static bool
+fresh_key(struct build *b, uint32_t node, uint32_t i, bool nocase, const struct conf_path *here)
 {
     const struct conf_node *nodes = b->in->nodes;
 
     for (uint32_t j = node + 1; j < i; j = nodes[j].end)
-        if (nocase ? slice_eq_nocase(nodes[j].key, nodes[i].key) : slice_eq(nodes[j].key, nodes[i].key)) {
+        if (nocase ? slice_eq_nocase(nodes[j].key, nodes[i].key)
+                   : slice_eq(nodes[j].key, nodes[i].key)) {
             fail_twice(b, i, j, here);
             return false;
         }
     return true;
 }
 
-static void parse_labels(struct build *b, const struct conf_option *o, uint32_t node, struct raw_labels *out,
+static void parse_labels(struct build *b,
+                         const struct conf_option *o,
+                         uint32_t node,
+                         struct raw_labels *out,
                          const struct conf_path *path)
 {
     const struct conf_node *nodes = b->in->nodes;
@@ -400,7 +433,8 @@ static void parse_labels(struct build *b, const struct conf_option *o, uint32_t 
         struct conf_why why = {.n = 0};
         struct kv *label = &out->items[out->n];
 
-        if (!fresh_key(b, node, i, false, &here) || !parse_name(b, i, path, &label->key) || !want_scalar(b, i, &here))
+        if (!fresh_key(b, node, i, false, &here) || !parse_name(b, i, path, &label->key) ||
+            !want_scalar(b, i, &here))
             continue;
         int rc = conf_text_parse(nodes[i].text, ENDPOINT_TEXT_MAX, b->arena, &label->value, &why);
         if (rc)
@@ -410,7 +444,10 @@ static void parse_labels(struct build *b, const struct conf_option *o, uint32_t 
     }
 }
 
-static void parse_gpu_weights(struct build *b, const struct conf_option *o, uint32_t node, struct raw_gpu_weights *out,
+static void parse_gpu_weights(struct build *b,
+                              const struct conf_option *o,
+                              uint32_t node,
+                              struct raw_gpu_weights *out,
                               const struct conf_path *path)
 {
     static const struct conf_option weight = {.type = CONF_T_WEIGHT, .min = 0, .max = WEIGHT_MAX};
@@ -425,7 +462,8 @@ static void parse_gpu_weights(struct build *b, const struct conf_option *o, uint
         struct conf_why why = {.n = 0};
         struct gpu_weight *w = &out->items[out->n];
 
-        if (!fresh_key(b, node, i, true, &here) || !parse_name(b, i, path, &w->gpu_type) || !want_scalar(b, i, &here))
+        if (!fresh_key(b, node, i, true, &here) || !parse_name(b, i, path, &w->gpu_type) ||
+            !want_scalar(b, i, &here))
             continue;
         int rc = conf_scalar_parse(&weight, nodes[i].text, b->arena, &w->weight, &why);
         if (rc)
@@ -435,10 +473,14 @@ static void parse_gpu_weights(struct build *b, const struct conf_option *o, uint
     }
 }
 
-static void parse_curve(struct build *b, const struct conf_option *o, uint32_t node, struct raw_curve *out,
+static void parse_curve(struct build *b,
+                        const struct conf_option *o,
+                        uint32_t node,
+                        struct raw_curve *out,
                         const struct conf_path *path)
 {
-    static const struct conf_option factor = {.type = CONF_T_FACTOR, .min = Q16_ONE / 100, .max = 100 * (uint64_t)Q16_ONE};
+    static const struct conf_option factor = {
+        .type = CONF_T_FACTOR, .min = Q16_ONE / 100, .max = 100 * (uint64_t)Q16_ONE};
     const struct conf_node *nodes = b->in->nodes;
 
     if (!want_kind(b, node, CONF_NODE_MAP, o->max, path))
@@ -456,11 +498,13 @@ static void parse_curve(struct build *b, const struct conf_option *o, uint32_t n
         if (key.n && key.p[key.n - 1] == '%')
             key.n--;
         if (num_scaled(key, 100, &bp) || bp > 10000) {
-            CONF_FAIL(b, &key_at, &here, SLICE("the utilization must be a percentage from 0 to 100"));
+            CONF_FAIL(b, &key_at, &here,
+                      SLICE("the utilization must be a percentage from 0 to 100"));
             continue;
         }
         if (out->n && bp <= out->items[out->n - 1].util_bp) {
-            CONF_FAIL(b, &key_at, &here, SLICE("utilizations must rise from one point to the next"));
+            CONF_FAIL(b, &key_at, &here,
+                      SLICE("utilizations must rise from one point to the next"));
             continue;
         }
         if (!want_scalar(b, i, &here))
@@ -475,7 +519,10 @@ static void parse_curve(struct build *b, const struct conf_option *o, uint32_t n
     }
 }
 
-static void parse_value(struct build *b, const struct conf_option *o, uint32_t node, void *at,
+static void parse_value(struct build *b,
+                        const struct conf_option *o,
+                        uint32_t node,
+                        void *at,
                         const struct conf_path *path)
 {
     struct conf_place place = conf_place_value(b, node);
@@ -534,7 +581,10 @@ static void parse_value(struct build *b, const struct conf_option *o, uint32_t n
     }
 }
 
-static void fail_unknown(struct build *b, const struct conf_section *s, uint32_t node, const struct conf_path *path)
+static void fail_unknown(struct build *b,
+                         const struct conf_section *s,
+                         uint32_t node,
+                         const struct conf_path *path)
 {
     const char *known[OPTIONS_MAX];
     struct slice key = b->in->nodes[node].key;
@@ -573,7 +623,10 @@ static void fail_unknown(struct build *b, const struct conf_section *s, uint32_t
     conf_error_add(b->errors, &at, parts, n);
 }
 
-static void parse_section(struct build *b, const struct conf_section *s, uint32_t node, void *base,
+static void parse_section(struct build *b,
+                          const struct conf_section *s,
+                          uint32_t node,
+                          void *base,
                           const struct conf_path *path)
 {
     const struct conf_node *nodes = b->in->nodes;
@@ -610,7 +663,8 @@ void conf_parse(struct build *b)
         return;
     if (b->in->nodes[0].kind != CONF_NODE_MAP) {
         at = conf_place_value(b, 0);
-        CONF_FAIL(b, &at, NULL, SLICE("the file must be a map of keys, not "), slice_str(kind_name(&b->in->nodes[0])));
+        CONF_FAIL(b, &at, NULL, SLICE("the file must be a map of keys, not "),
+                  slice_str(kind_name(&b->in->nodes[0])));
         return;
     }
     parse_section(b, &conf_root, 0, b->raw, NULL);

@@ -26,11 +26,15 @@ struct conf_path {
 };
 
 /** Add "path: parts" at a place. @param path NULL: no path. */
-void conf_fail_parts(struct build *b, const struct conf_place *at, const struct conf_path *path, const struct slice *parts,
+void conf_fail_parts(struct build *b,
+                     const struct conf_place *at,
+                     const struct conf_path *path,
+                     const struct slice *parts,
                      uint32_t n);
 #define CONF_FAIL(b, at, path, ...)                                                                \
-    conf_fail_parts(b, at, path, (const struct slice[]){__VA_ARGS__},                              \
-                    (uint32_t)(sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice)))
+    conf_fail_parts(                                                                               \
+        b, at, path, (const struct slice[]){__VA_ARGS__},                                          \
+        (uint32_t)(sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice)))
 
 /** Place of a node's value, or of its key. */
 struct conf_place conf_place_value(const struct build *b, uint32_t node);
@@ -41,7 +45,8 @@ uint32_t conf_child(const struct build *b, uint32_t node, const char *key);
 uint32_t conf_nth(const struct build *b, uint32_t node, uint32_t n);
 
 /** Where option `key` of the map `node` was set: by the override `path` (may be NULL), in the file, or by neither. */
-struct conf_place conf_place_option(const struct build *b, uint32_t node, const char *key, const char *path);
+struct conf_place
+conf_place_option(const struct build *b, uint32_t node, const char *key, const char *path);
 
 /** Fill a section's struct with the defaults. */
 void conf_defaults(struct build *b, const struct conf_section *s, void *base);
@@ -59,7 +64,10 @@ void conf_parse_overrides(struct build *b);
 void conf_policies_compile(struct build *b, struct conf *c);
 
 /** The policy of that name, the user's or a built-in one; NULL with an error. @param path NULL: not shown. */
-const struct policy *conf_policy_find(struct build *b, struct conf *c, struct slice name, const struct conf_place *at,
+const struct policy *conf_policy_find(struct build *b,
+                                      struct conf *c,
+                                      struct slice name,
+                                      const struct conf_place *at,
                                       const struct conf_path *path);
 
 /** Cross-checks, then the model's structs. Only when no error was found so far are all checks meaningful. */

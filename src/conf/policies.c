@@ -5,15 +5,22 @@
 #include "sched/pick.h"
 
 /* For suggestions; sched_policy_named() decides. */
-static const char *const built_in[] = {"chain",         "round_robin",  "weighted_round_robin", "random",
-                                       "least_request", "power_of_two", "consistent_hash"};
+static const char *const built_in[] = {"chain",          "round_robin",   "weighted_round_robin",
+                                       "random",         "least_request", "power_of_two",
+                                       "consistent_hash"};
 /* What users of other routers know and this version does not have. */
-static const char *const later[] = {"queued_work", "prefix_hash", "cache_aware", "bucket", "manual"};
+static const char *const later[] = {"queued_work", "prefix_hash", "cache_aware", "bucket",
+                                    "manual"};
 
 enum { NAMES_MAX = 64 };
 
-static void fail_name(struct build *b, const struct conf_place *at, const struct conf_path *path, const char *noun,
-                      struct slice name, const char *const *known, uint32_t n)
+static void fail_name(struct build *b,
+                      const struct conf_place *at,
+                      const struct conf_path *path,
+                      const char *noun,
+                      struct slice name,
+                      const char *const *known,
+                      uint32_t n)
 {
     struct slice parts[2 * NAMES_MAX + 8];
     uint32_t used = 0;
@@ -38,7 +45,10 @@ static void fail_name(struct build *b, const struct conf_place *at, const struct
     conf_fail_parts(b, at, path, parts, used);
 }
 
-static bool built_in_find(struct build *b, struct slice name, const struct conf_place *at, const struct conf_path *path,
+static bool built_in_find(struct build *b,
+                          struct slice name,
+                          const struct conf_place *at,
+                          const struct conf_path *path,
                           struct policy *out)
 {
     const char *known[NAMES_MAX];
@@ -80,7 +90,10 @@ static void add_gpu_weights(struct build *b, struct policy *p)
         }                                                                                          \
     } while (0)
 
-static void take_filters(struct build *b, const struct raw_policy *raw, const struct conf_path *path, struct policy *p)
+static void take_filters(struct build *b,
+                         const struct raw_policy *raw,
+                         const struct conf_path *path,
+                         struct policy *p)
 {
     const char *known[NAMES_MAX];
     uint32_t n_known;
@@ -100,7 +113,10 @@ static void take_filters(struct build *b, const struct raw_policy *raw, const st
     }
 }
 
-static void take_scores(struct build *b, const struct raw_policy *raw, const struct conf_path *path, struct policy *p)
+static void take_scores(struct build *b,
+                        const struct raw_policy *raw,
+                        const struct conf_path *path,
+                        struct policy *p)
 {
     const char *known[NAMES_MAX];
     uint32_t n_known;
@@ -119,11 +135,15 @@ static void take_scores(struct build *b, const struct raw_policy *raw, const str
         if (index == UINT32_MAX)
             fail_name(b, &at, &here, "score", scores[i].plugin, known, n_known);
         else
-            p->scores[p->n_scores++] = (struct policy_score){.plugin = (uint8_t)index, .q16 = scores[i].weight};
+            p->scores[p->n_scores++] =
+                (struct policy_score){.plugin = (uint8_t)index, .q16 = scores[i].weight};
     }
 }
 
-static void take_pick(struct build *b, const struct raw_policy *raw, const struct conf_path *path, struct policy *p)
+static void take_pick(struct build *b,
+                      const struct raw_policy *raw,
+                      const struct conf_path *path,
+                      struct policy *p)
 {
     const char *known[NAMES_MAX];
     uint32_t n_known;
@@ -138,7 +158,10 @@ static void take_pick(struct build *b, const struct raw_policy *raw, const struc
         p->pick = (uint8_t)index;
 }
 
-static void compile_policy(struct build *b, const struct raw_policy *raw, const struct conf_path *path, struct policy *p)
+static void compile_policy(struct build *b,
+                           const struct raw_policy *raw,
+                           const struct conf_path *path,
+                           struct policy *p)
 {
     struct conf_place at = conf_place_key(b, raw->item.node);
     struct conf_path use = {.up = path, .key = SLICE("use")};
@@ -152,7 +175,8 @@ static void compile_policy(struct build *b, const struct raw_policy *raw, const 
     }
     bool parts = raw->filters.n || raw->scores.n || raw->pick.p;
     if (raw->use.p && parts) {
-        CONF_FAIL(b, &at, path, SLICE("has both use and filters, scores or pick; give one or the other"));
+        CONF_FAIL(b, &at, path,
+                  SLICE("has both use and filters, scores or pick; give one or the other"));
         return;
     }
     if (!raw->use.p && !raw->pick.p) {
@@ -203,7 +227,10 @@ void conf_policies_compile(struct build *b, struct conf *c)
     c->n_policies = n;
 }
 
-const struct policy *conf_policy_find(struct build *b, struct conf *c, struct slice name, const struct conf_place *at,
+const struct policy *conf_policy_find(struct build *b,
+                                      struct conf *c,
+                                      struct slice name,
+                                      const struct conf_place *at,
                                       const struct conf_path *path)
 {
     const struct raw_policy *mine = b->raw->policies.items;

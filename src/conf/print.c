@@ -154,9 +154,11 @@ static void indent(struct buf *out, uint32_t depth)
 }
 
 /* @param open the line has its indentation and "- " already, so the first key goes there. */
-static void section_yaml(const struct conf_section *s, const void *base, uint32_t depth, bool open, struct buf *out);
+static void section_yaml(
+    const struct conf_section *s, const void *base, uint32_t depth, bool open, struct buf *out);
 
-static void list_yaml(const struct conf_option *o, const struct raw_list *list, uint32_t depth, struct buf *out)
+static void
+list_yaml(const struct conf_option *o, const struct raw_list *list, uint32_t depth, struct buf *out)
 {
     bool named = o->type == CONF_T_MAP;
 
@@ -179,7 +181,8 @@ static void list_yaml(const struct conf_option *o, const struct raw_list *list, 
     }
 }
 
-static void section_yaml(const struct conf_section *s, const void *base, uint32_t depth, bool open, struct buf *out)
+static void section_yaml(
+    const struct conf_section *s, const void *base, uint32_t depth, bool open, struct buf *out)
 {
     for (uint32_t i = 0; i < s->n_options; i++) {
         const struct conf_option *o = &s->options[i];

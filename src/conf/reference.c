@@ -9,16 +9,21 @@
 static const char intro[] =
     "# Configuration\n"
     "\n"
-    "<!-- Written by `weir check --reference` from the option table in src/conf/options.c; do not edit. -->\n"
+    "<!-- Written by `weir check --reference` from the option table in src/conf/options.c; do not "
+    "edit. -->\n"
     "\n"
-    "One YAML file, read by `weir serve --config FILE` and checked by `weir check FILE`; every key may be left out unless\n"
-    "it is required. `weir check FILE --print-effective` prints every value in use. Flags of `weir serve` beat the file\n"
-    "([cli.md](cli.md)). An unknown key, a key given twice or a value out of range is an error that names file, line and\n"
+    "One YAML file, read by `weir serve --config FILE` and checked by `weir check FILE`; every key "
+    "may be left out unless\n"
+    "it is required. `weir check FILE --print-effective` prints every value in use. Flags of `weir "
+    "serve` beat the file\n"
+    "([cli.md](cli.md)). An unknown key, a key given twice or a value out of range is an error "
+    "that names file, line and\n"
     "column; the file is then not used at all.\n"
     "\n"
     "- **duration**: a number and a unit, `250ms`, `10s`, `5m`, `1h`.\n"
     "- **size**: bytes, or a number and a unit, `64KiB`, `16MiB`, `1GiB`.\n"
-    "- **secret**: where it is, never the secret: `file:PATH` (trailing newlines do not count) or `env:NAME`.\n"
+    "- **secret**: where it is, never the secret: `file:PATH` (trailing newlines do not count) or "
+    "`env:NAME`.\n"
     "- **address**: a literal host or `localhost`, and a port: `127.0.0.1:8080`, `[::1]:8080`.\n"
     "- YAML anchors, aliases and tags are not accepted. At most 1 MiB, 32 levels, 100,000 values.\n"
     "\n"
@@ -75,8 +80,8 @@ static const char *type_name(const struct conf_option *o)
 
 static bool is_number(const struct conf_option *o)
 {
-    return o->type == CONF_T_COUNT || o->type == CONF_T_RATE || o->type == CONF_T_WEIGHT || o->type == CONF_T_FACTOR ||
-           o->type == CONF_T_DURATION || o->type == CONF_T_SIZE;
+    return o->type == CONF_T_COUNT || o->type == CONF_T_RATE || o->type == CONF_T_WEIGHT ||
+           o->type == CONF_T_FACTOR || o->type == CONF_T_DURATION || o->type == CONF_T_SIZE;
 }
 
 static void code(struct buf *out, struct slice s)
@@ -141,7 +146,8 @@ static void section(const struct conf_section *s, struct buf *out)
         code(out, slice_str(s->name));
     else
         buf_put_str(out, "Top level");
-    buf_put_str(out, "\n\n| key | type | default | range | live | meaning |\n|---|---|---|---|---|---|\n");
+    buf_put_str(
+        out, "\n\n| key | type | default | range | live | meaning |\n|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < s->n_options; i++)
         if (s->options[i].type != CONF_T_LATER)
             row(&s->options[i], out);

@@ -19,7 +19,8 @@ static struct slice digits_of(uint64_t v, char *end)
 }
 
 /* whole.fraction with `places` digits of fraction, zeros at the end dropped. */
-static struct slice decimal_of(uint64_t whole, uint64_t fraction, uint32_t places, char out[CONF_NUMBER_TEXT])
+static struct slice
+decimal_of(uint64_t whole, uint64_t fraction, uint32_t places, char out[CONF_NUMBER_TEXT])
 {
     char *end = out + CONF_NUMBER_TEXT;
     char *p = end;
@@ -62,8 +63,9 @@ static struct slice largest_unit(const struct unit *units, uint64_t v, char out[
 
 struct slice conf_number_text(enum conf_type type, uint64_t v, char out[CONF_NUMBER_TEXT])
 {
-    static const struct unit times[] = {{"h", 3600 * NS_PER_S}, {"m", 60 * NS_PER_S}, {"s", NS_PER_S},
-                                        {"ms", NS_PER_MS},      {"us", NS_PER_US},    {"ns", 1}};
+    static const struct unit times[] = {{"h", 3600 * NS_PER_S}, {"m", 60 * NS_PER_S},
+                                        {"s", NS_PER_S},        {"ms", NS_PER_MS},
+                                        {"us", NS_PER_US},      {"ns", 1}};
     static const struct unit sizes[] = {{"TiB", UINT64_C(1) << 40},
                                         {"GiB", UINT64_C(1) << 30},
                                         {"MiB", UINT64_C(1) << 20},
@@ -121,7 +123,8 @@ static void quote(struct conf_why *why, struct slice text)
     conf_why_put(why, text.n > SHOWN ? SLICE("...\"") : SLICE("\""));
 }
 
-static int number_parse(const struct conf_option *o, struct slice text, uint64_t *out, struct conf_why *why)
+static int
+number_parse(const struct conf_option *o, struct slice text, uint64_t *out, struct conf_why *why)
 {
     const char *form = NULL;
     uint64_t v = 0;
@@ -164,7 +167,10 @@ static uint32_t words_count(const char *const *words)
     return n;
 }
 
-int conf_word_parse(const struct conf_option *o, struct slice text, uint32_t *out, struct conf_why *why)
+int conf_word_parse(const struct conf_option *o,
+                    struct slice text,
+                    uint32_t *out,
+                    struct conf_why *why)
 {
     uint32_t n = words_count(o->words);
 
@@ -186,7 +192,8 @@ int conf_word_parse(const struct conf_option *o, struct slice text, uint32_t *ou
         conf_why_put(why, SLICE("\"?"));
         return WEIR_E_INVALID;
     }
-    conf_why_put(why, n == 1 ? SLICE(" is unknown; the only choice is ") : SLICE(" is unknown; choose "));
+    conf_why_put(why, n == 1 ? SLICE(" is unknown; the only choice is ")
+                             : SLICE(" is unknown; choose "));
     for (uint32_t i = 0; i < n; i++) {
         if (i)
             conf_why_put(why, i + 1 == n ? SLICE(" or ") : SLICE(", "));
@@ -195,7 +202,8 @@ int conf_word_parse(const struct conf_option *o, struct slice text, uint32_t *ou
     return WEIR_E_INVALID;
 }
 
-int conf_text_parse(struct slice text, uint64_t max, struct arena *a, struct slice *out, struct conf_why *why)
+int conf_text_parse(
+    struct slice text, uint64_t max, struct arena *a, struct slice *out, struct conf_why *why)
 {
     if (text.n > max) {
         conf_why_put(why, SLICE("is too long; the most is "));
@@ -212,10 +220,14 @@ int conf_text_parse(struct slice text, uint64_t max, struct arena *a, struct sli
     return arena_slice(a, text, out);
 }
 
-static int text_value(const struct conf_option *o, struct slice text, struct arena *a, struct slice *out,
+static int text_value(const struct conf_option *o,
+                      struct slice text,
+                      struct arena *a,
+                      struct slice *out,
                       struct conf_why *why)
 {
-    if ((o->zero && slice_eq(text, slice_str(o->zero))) || (text.n == 0 && !(o->flags & CONF_REQUIRED))) {
+    if ((o->zero && slice_eq(text, slice_str(o->zero))) ||
+        (text.n == 0 && !(o->flags & CONF_REQUIRED))) {
         *out = (struct slice){NULL, 0};
         return 0;
     }
@@ -226,7 +238,10 @@ static int text_value(const struct conf_option *o, struct slice text, struct are
     return conf_text_parse(text, o->max, a, out, why);
 }
 
-static int file_value(const struct conf_option *o, struct slice text, struct arena *a, struct slice *out,
+static int file_value(const struct conf_option *o,
+                      struct slice text,
+                      struct arena *a,
+                      struct slice *out,
                       struct conf_why *why)
 {
     enum { PATH_BYTES = 4096 };
@@ -258,7 +273,8 @@ static bool variable_name(struct slice s)
 }
 
 /* What was written may be the secret itself, so no message repeats it. */
-static int secret_value(struct slice text, struct arena *a, struct conf_secret *out, struct conf_why *why)
+static int
+secret_value(struct slice text, struct arena *a, struct conf_secret *out, struct conf_why *why)
 {
     enum { NAME_BYTES = 4096 };
     struct conf_secret s = {.kind = CONF_SECRET_NONE};
@@ -275,7 +291,8 @@ static int secret_value(struct slice text, struct arena *a, struct conf_secret *
     for (size_t i = 0; i < name.n && !bad; i++)
         bad = (unsigned char)name.p[i] < 0x20 || name.p[i] == 0x7f;
     if (bad) {
-        conf_why_put(why, SLICE("a secret is not written here; say where it is with file:PATH or env:NAME"));
+        conf_why_put(
+            why, SLICE("a secret is not written here; say where it is with file:PATH or env:NAME"));
         return WEIR_E_INVALID;
     }
     int rc = arena_slice(a, name, &s.name);
@@ -284,8 +301,11 @@ static int secret_value(struct slice text, struct arena *a, struct conf_secret *
     return rc;
 }
 
-static int address_value(const struct conf_option *o, struct slice text, struct arena *a,
-                         struct conf_address *out, struct conf_why *why)
+static int address_value(const struct conf_option *o,
+                         struct slice text,
+                         struct arena *a,
+                         struct conf_address *out,
+                         struct conf_why *why)
 {
     struct conf_address value = {.off = false};
     struct conf_host literal;
@@ -306,7 +326,8 @@ static int address_value(const struct conf_option *o, struct slice text, struct 
     if (rc == WEIR_E_RANGE)
         conf_why_put(why, SLICE(": the port must be a number from 0 to 65535"));
     else if (rc)
-        conf_why_put(why, SLICE(" is not an address; write host:port, as 127.0.0.1:8080 or [::1]:8080"));
+        conf_why_put(why,
+                     SLICE(" is not an address; write host:port, as 127.0.0.1:8080 or [::1]:8080"));
     else
         conf_why_put(why, SLICE(": the host must be a literal address or localhost"));
     if (o->zero && rc == WEIR_E_INVALID) {
@@ -338,7 +359,10 @@ static const struct {
     {"client_ip", HASH_ON_CLIENT_IP},
 };
 
-int conf_hash_on_parse(struct slice text, struct arena *a, struct hash_on *out, struct conf_why *why)
+int conf_hash_on_parse(struct slice text,
+                       struct arena *a,
+                       struct hash_on *out,
+                       struct conf_why *why)
 {
     struct hash_on h = {.source = HASH_ON_HEADER};
     struct slice name = {NULL, 0};
@@ -356,8 +380,9 @@ int conf_hash_on_parse(struct slice text, struct arena *a, struct hash_on *out, 
     }
     if (!header_name(name)) {
         quote(why, text);
-        conf_why_put(why, SLICE(" is unknown; choose header:NAME, cookie:NAME, user, prompt_cache_key, "
-                                "previous_response_id or client_ip"));
+        conf_why_put(why,
+                     SLICE(" is unknown; choose header:NAME, cookie:NAME, user, prompt_cache_key, "
+                           "previous_response_id or client_ip"));
         return WEIR_E_INVALID;
     }
     int rc = arena_slice(a, name, &h.name);
@@ -379,8 +404,8 @@ static int bool_value(struct slice text, bool *out, struct conf_why *why)
     return 0;
 }
 
-int conf_scalar_parse(const struct conf_option *o, struct slice text, struct arena *a, void *at,
-                      struct conf_why *why)
+int conf_scalar_parse(
+    const struct conf_option *o, struct slice text, struct arena *a, void *at, struct conf_why *why)
 {
     uint64_t v = 0;
     uint32_t word = 0;
@@ -513,7 +538,8 @@ void conf_scalar_print(const struct conf_option *o, const void *at, struct buf *
         buf_put_json(out, slice_str(o->words[word]));
         return;
     case CONF_T_TEXT:
-        buf_put_json(out, ((const struct slice *)at)->p ? *(const struct slice *)at : slice_str(o->zero));
+        buf_put_json(out, ((const struct slice *)at)->p ? *(const struct slice *)at
+                                                        : slice_str(o->zero));
         return;
     case CONF_T_FILE:
         if (((const struct slice *)at)->p)
@@ -522,7 +548,8 @@ void conf_scalar_print(const struct conf_option *o, const void *at, struct buf *
             buf_put_json(out, slice_str(o->zero));
         return;
     case CONF_T_SECRET:
-        put_prefixed(out, ((const struct conf_secret *)at)->kind == CONF_SECRET_FILE ? "file:" : "env:",
+        put_prefixed(out,
+                     ((const struct conf_secret *)at)->kind == CONF_SECRET_FILE ? "file:" : "env:",
                      ((const struct conf_secret *)at)->name);
         return;
     case CONF_T_ADDRESS:

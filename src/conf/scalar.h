@@ -27,17 +27,30 @@ static inline void conf_why_put(struct conf_why *w, struct slice s)
  * @param at where to write; untouched on failure.
  * @return 0; WEIR_E_INVALID with `why`; WEIR_E_NOMEM.
  */
-int conf_scalar_parse(const struct conf_option *o, struct slice text, struct arena *a, void *at,
+int conf_scalar_parse(const struct conf_option *o,
+                      struct slice text,
+                      struct arena *a,
+                      void *at,
                       struct conf_why *why) MUST_CHECK;
 
 /** "header:Name" and the like. */
-int conf_hash_on_parse(struct slice text, struct arena *a, struct hash_on *out, struct conf_why *why) MUST_CHECK;
+int conf_hash_on_parse(struct slice text,
+                       struct arena *a,
+                       struct hash_on *out,
+                       struct conf_why *why) MUST_CHECK;
 
 /** The bit of one word of a CONF_T_WORDS option. */
-int conf_word_parse(const struct conf_option *o, struct slice text, uint32_t *out, struct conf_why *why) MUST_CHECK;
+int conf_word_parse(const struct conf_option *o,
+                    struct slice text,
+                    uint32_t *out,
+                    struct conf_why *why) MUST_CHECK;
 
 /** A text of at most max bytes without control characters, copied. */
-int conf_text_parse(struct slice text, uint64_t max, struct arena *a, struct slice *out, struct conf_why *why) MUST_CHECK;
+int conf_text_parse(struct slice text,
+                    uint64_t max,
+                    struct arena *a,
+                    struct slice *out,
+                    struct conf_why *why) MUST_CHECK;
 
 /** A number as it would be written, exact. @return the part of `out` that was used. */
 struct slice conf_number_text(enum conf_type type, uint64_t v, char out[CONF_NUMBER_TEXT]);

@@ -8,7 +8,10 @@
 #include "confio/file.h"
 #include "confio/nodes.h"
 
-int confio_load_text(const struct confio_options *o, struct slice file, struct slice text, struct conf **out,
+int confio_load_text(const struct confio_options *o,
+                     struct slice file,
+                     struct slice text,
+                     struct conf **out,
                      struct conf_errors *errors)
 {
     struct confio_nodes nodes;
@@ -35,7 +38,10 @@ int confio_load_text(const struct confio_options *o, struct slice file, struct s
     return rc;
 }
 
-int confio_load(const struct confio_options *o, const char *path, struct conf **out, struct conf_errors *errors)
+int confio_load(const struct confio_options *o,
+                const char *path,
+                struct conf **out,
+                struct conf_errors *errors)
 {
     struct conf_place at = {.file = slice_str(path)};
     struct buf text;
@@ -68,11 +74,15 @@ static int check_secret(struct slice s, const struct conf_place *at, struct conf
         return fail_secret(errors, at, "the secret is too long; the most is 4096 bytes");
     for (size_t i = 0; i < s.n; i++)
         if (s.p[i] <= 0x20 || s.p[i] >= 0x7f)
-            return fail_secret(errors, at, "the secret must be one line of visible ASCII characters");
+            return fail_secret(errors, at,
+                               "the secret must be one line of visible ASCII characters");
     return 0;
 }
 
-static int secret_from_file(const struct mem *mem, const struct conf_secret *s, char **out, struct conf_errors *errors)
+static int secret_from_file(const struct mem *mem,
+                            const struct conf_secret *s,
+                            char **out,
+                            struct conf_errors *errors)
 {
     struct conf_place at = {.file = s->name};
     struct buf text;
@@ -99,7 +109,10 @@ static int secret_from_file(const struct mem *mem, const struct conf_secret *s, 
     return rc;
 }
 
-int confio_secret(const struct mem *mem, const struct conf_secret *s, char **out, struct conf_errors *errors)
+int confio_secret(const struct mem *mem,
+                  const struct conf_secret *s,
+                  char **out,
+                  struct conf_errors *errors)
 {
     *out = NULL;
     if (s->kind == CONF_SECRET_NONE)
@@ -108,7 +121,8 @@ int confio_secret(const struct mem *mem, const struct conf_secret *s, char **out
         return secret_from_file(mem, s, out, errors);
 
     struct conf_place at = {.file = s->name};
-    const char *value = getenv(s->name.p); /* NOLINT(concurrency-mt-unsafe): nothing here calls setenv */
+    const char *value =
+        getenv(s->name.p); /* NOLINT(concurrency-mt-unsafe): nothing here calls setenv */
     if (!value)
         return fail_secret(errors, &at, "this environment variable is not set");
     int rc = check_secret(slice_str(value), &at, errors);

@@ -9,7 +9,8 @@
 
 #include "base/bug.h"
 
-static int fail(struct conf_errors *errors, const struct conf_place *at, const char *what, int error)
+static int
+fail(struct conf_errors *errors, const struct conf_place *at, const char *what, int error)
 {
     const char *words = error ? strerrordesc_np(error) : NULL;
     struct slice parts[] = {slice_str(what), slice_str(words ? words : "")};
@@ -18,7 +19,8 @@ static int fail(struct conf_errors *errors, const struct conf_place *at, const c
     return WEIR_E_IO;
 }
 
-static int read_all(int fd, struct buf *out, const struct conf_place *at, struct conf_errors *errors)
+static int
+read_all(int fd, struct buf *out, const struct conf_place *at, struct conf_errors *errors)
 {
     enum { PIECE = 16384 };
 
@@ -42,7 +44,10 @@ static int read_all(int fd, struct buf *out, const struct conf_place *at, struct
     }
 }
 
-int confio_read_file(const char *path, struct buf *out, const struct conf_place *at, struct conf_errors *errors)
+int confio_read_file(const char *path,
+                     struct buf *out,
+                     const struct conf_place *at,
+                     struct conf_errors *errors)
 {
     struct stat st;
     int fd;

@@ -11,6 +11,9 @@
  * @param at names the file in errors.
  * @return 0; WEIR_E_IO with an error; WEIR_E_NOMEM.
  */
-int confio_read_file(const char *path, struct buf *out, const struct conf_place *at, struct conf_errors *errors) MUST_CHECK;
+int confio_read_file(const char *path,
+                     struct buf *out,
+                     const struct conf_place *at,
+                     struct conf_errors *errors) MUST_CHECK;
 
 #endif /* WEIR_CONFIO_FILE_H */

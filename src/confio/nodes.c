@@ -45,7 +45,8 @@ void confio_nodes_fini(struct confio_nodes *n)
 
 static int fail_at(struct reader *r, size_t line, size_t column, const char *what, const char *more)
 {
-    struct conf_place at = {.file = r->file, .line = (uint32_t)line + 1, .column = (uint32_t)column + 1};
+    struct conf_place at = {
+        .file = r->file, .line = (uint32_t)line + 1, .column = (uint32_t)column + 1};
     struct slice parts[] = {slice_str(what), slice_str(more ? more : "")};
 
     conf_error_add(r->errors, &at, parts, ARRAY_LEN(parts));
@@ -63,7 +64,8 @@ static int check_text(struct reader *r)
     size_t line = 0;
     size_t characters = 0;
 
-    if (r->text.n >= 2 && (memcmp(r->text.p, "\xff\xfe", 2) == 0 || memcmp(r->text.p, "\xfe\xff", 2) == 0))
+    if (r->text.n >= 2 &&
+        (memcmp(r->text.p, "\xff\xfe", 2) == 0 || memcmp(r->text.p, "\xfe\xff", 2) == 0))
         return fail_at(r, 0, 0, "is UTF-16; write UTF-8", NULL);
     for (size_t i = 0; i < r->text.n; characters++) {
         unsigned char c = (unsigned char)r->text.p[i];
@@ -133,7 +135,8 @@ static int scalar(struct reader *r, const yaml_event_t *e)
     uint32_t at;
 
     if (e->data.scalar.anchor)
-        return fail_mark(r, &e->start_mark, "anchors (&name) are not accepted; write the value out");
+        return fail_mark(r, &e->start_mark,
+                         "anchors (&name) are not accepted; write the value out");
     if (e->data.scalar.tag)
         return fail_mark(r, &e->start_mark, "tags (!name) are not accepted");
     if (arena_slice(&r->out->arena, text, &copy))
@@ -154,13 +157,17 @@ static int scalar(struct reader *r, const yaml_event_t *e)
     return rc;
 }
 
-static int open_level(struct reader *r, const yaml_event_t *e, bool is_map, const yaml_char_t *anchor,
+static int open_level(struct reader *r,
+                      const yaml_event_t *e,
+                      bool is_map,
+                      const yaml_char_t *anchor,
                       const yaml_char_t *tag)
 {
     uint32_t at;
 
     if (anchor)
-        return fail_mark(r, &e->start_mark, "anchors (&name) are not accepted; write the value out");
+        return fail_mark(r, &e->start_mark,
+                         "anchors (&name) are not accepted; write the value out");
     if (tag)
         return fail_mark(r, &e->start_mark, "tags (!name) are not accepted");
     if (wants_key(r))
@@ -193,7 +200,8 @@ static int one_event(struct reader *r, const yaml_event_t *e)
         close_level(r);
         return 0;
     case YAML_ALIAS_EVENT:
-        return fail_mark(r, &e->start_mark, "aliases (*name) are not accepted; write the value out");
+        return fail_mark(r, &e->start_mark,
+                         "aliases (*name) are not accepted; write the value out");
     case YAML_DOCUMENT_START_EVENT:
         if (r->documents++)
             return fail_mark(r, &e->start_mark, "a second document (---) is not accepted");
@@ -226,10 +234,14 @@ static int syntax_error(struct reader *r, const yaml_parser_t *p)
         return WEIR_E_NOMEM;
     if (p->error == YAML_SCANNER_ERROR && char_at(r->text, m->line, m->column) == '\t')
         return fail_mark(r, m, "a tab cannot indent; use spaces");
-    return fail_at(r, m->line, m->column, "not valid YAML: ", p->problem ? p->problem : "cannot be read");
+    return fail_at(r, m->line, m->column,
+                   "not valid YAML: ", p->problem ? p->problem : "cannot be read");
 }
 
-int confio_yaml_parse(struct slice file, struct slice text, struct confio_nodes *out, struct conf_errors *errors)
+int confio_yaml_parse(struct slice file,
+                      struct slice text,
+                      struct confio_nodes *out,
+                      struct conf_errors *errors)
 {
     struct reader r = {.out = out, .errors = errors, .file = file};
     yaml_parser_t parser;

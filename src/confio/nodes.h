@@ -22,6 +22,9 @@ void confio_nodes_fini(struct confio_nodes *n);
  * One document at most; none gives no nodes.
  * @return 0; WEIR_E_INVALID with an error; WEIR_E_NOMEM.
  */
-int confio_yaml_parse(struct slice file, struct slice text, struct confio_nodes *out, struct conf_errors *errors) MUST_CHECK;
+int confio_yaml_parse(struct slice file,
+                      struct slice text,
+                      struct confio_nodes *out,
+                      struct conf_errors *errors) MUST_CHECK;
 
 #endif /* WEIR_CONFIO_NODES_H */
