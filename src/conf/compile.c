@@ -97,7 +97,7 @@ static void compile_addresses(struct build *b, struct conf *c, struct own *own, 
             CONF_FAIL(b, &at, &path, SLICE("is taken already by "), slice_str(other->what));
         }
         listeners[i] = raw[i].listener;
-        add_own(own, n_own, &raw[i].listener.address, "another listener");
+        add_own(own, n_own, &raw[i].listener.address, "a listener");
     }
     c->listeners = listeners;
     c->n_listeners = n;

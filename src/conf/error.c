@@ -147,8 +147,8 @@ struct slice conf_nearest(struct slice got, const char *const *known, uint32_t n
         if (word.n > WORD_MAX)
             continue;
         uint32_t d = edits(got, word);
-        /* Changing every letter makes any two short words neighbours. */
-        if (d < best_edits && d < word.n && d < got.n) {
+        /* Among short words anything is near: half of the letters must stand. */
+        if (d < best_edits && 2 * d < MAX(word.n, got.n)) {
             best = word;
             best_edits = d;
         }

@@ -42,7 +42,7 @@ void conf_error_add(struct conf_errors *e,
                     const struct slice *parts,
                     uint32_t n);
 
-/** The known word nearest to `got`, at most two edits away and never all of it; absent when there is none. */
+/** The known word nearest to `got`, at most two edits and less than half of it away; absent when there is none. */
 struct slice conf_nearest(struct slice got, const char *const *known, uint32_t n);
 
 #endif /* WEIR_CONF_ERROR_H */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Walks the nodes along the option table. It goes on after an error, so that one run tells all of them. */
-#include "conf/parse.h"
+#include "conf/parse_flow.h"
 
 #include "base/bug.h"
-#include "base/num.h"
 
 enum { OPTIONS_MAX = 32, PATH_TEXT = 256, KEY_SHOWN = 64 };
 
@@ -112,11 +111,11 @@ conf_place_option(const struct build *b, uint32_t node, const char *key, const c
     return (struct conf_place){.file = b->in->file};
 }
 
-static void fail_why(struct build *b,
-                     const struct conf_place *at,
-                     const struct conf_path *path,
-                     int rc,
-                     const struct conf_why *why)
+void conf_fail_why(struct build *b,
+                   const struct conf_place *at,
+                   const struct conf_path *path,
+                   int rc,
+                   const struct conf_why *why)
 {
     if (rc == WEIR_E_NOMEM)
         b->nomem = true;
@@ -151,13 +150,13 @@ void conf_defaults(struct build *b, const struct conf_section *s, void *base)
 
 /* --- values --- */
 
-static bool is_null(const struct conf_node *n)
+bool conf_node_null(const struct conf_node *n)
 {
     return n->kind == CONF_NODE_SCALAR && !n->quoted &&
            (n->text.n == 0 || slice_eq(n->text, SLICE("~")) || slice_eq(n->text, SLICE("null")));
 }
 
-static uint32_t count_children(const struct build *b, uint32_t node)
+uint32_t conf_children(const struct build *b, uint32_t node)
 {
     const struct conf_node *nodes = b->in->nodes;
     uint32_t n = 0;
@@ -169,15 +168,14 @@ static uint32_t count_children(const struct build *b, uint32_t node)
 
 static const char *kind_name(const struct conf_node *n)
 {
-    if (is_null(n))
+    if (conf_node_null(n))
         return "nothing";
     return n->kind == CONF_NODE_MAP   ? "a map"
            : n->kind == CONF_NODE_SEQ ? "a list"
                                       : "a single value";
 }
 
-/* @return may the children be walked? An empty value where a list or map belongs sets nothing. */
-static bool want_kind(
+bool conf_want_kind(
     struct build *b, uint32_t node, enum conf_kind kind, uint64_t max, const struct conf_path *path)
 {
     const struct conf_node *n = &b->in->nodes[node];
@@ -185,13 +183,13 @@ static bool want_kind(
     char text[2][CONF_NUMBER_TEXT];
 
     if (n->kind != kind) {
-        if (!is_null(n))
+        if (!conf_node_null(n))
             CONF_FAIL(b, &at, path, SLICE("must be "),
                       kind == CONF_NODE_MAP ? SLICE("a map") : SLICE("a list"), SLICE(", not "),
                       slice_str(kind_name(n)));
         return false;
     }
-    uint32_t count = count_children(b, node);
+    uint32_t count = conf_children(b, node);
     if (count > max) {
         CONF_FAIL(b, &at, path, SLICE("has "), conf_number_text(CONF_T_COUNT, count, text[0]),
                   SLICE(" entries; the most is "), conf_number_text(CONF_T_COUNT, max, text[1]));
@@ -200,12 +198,12 @@ static bool want_kind(
     return true;
 }
 
-static bool want_scalar(struct build *b, uint32_t node, const struct conf_path *path)
+bool conf_want_scalar(struct build *b, uint32_t node, const struct conf_path *path)
 {
     const struct conf_node *n = &b->in->nodes[node];
     struct conf_place at = conf_place_value(b, node);
 
-    if (is_null(n))
+    if (conf_node_null(n))
         CONF_FAIL(b, &at, path, SLICE("has no value; give one, or leave the key out"));
     else if (n->kind != CONF_NODE_SCALAR)
         CONF_FAIL(b, &at, path, SLICE("must be a single value, not "), slice_str(kind_name(n)));
@@ -214,7 +212,7 @@ static bool want_scalar(struct build *b, uint32_t node, const struct conf_path *
     return false;
 }
 
-static void *array_of(struct build *b, uint32_t n, size_t size)
+void *conf_array(struct build *b, uint32_t n, size_t size)
 {
     void *p = arena_array(b->arena, n, size);
 
@@ -229,9 +227,10 @@ static void parse_section(struct build *b,
                           void *base,
                           const struct conf_path *path);
 
-/* A name that the user gives: key of a map. */
-static bool
-parse_name(struct build *b, uint32_t node, const struct conf_path *path, struct slice *out)
+bool conf_parse_name(struct build *b,
+                     uint32_t node,
+                     const struct conf_path *path,
+                     struct slice *out)
 {
     struct slice key = b->in->nodes[node].key;
     struct conf_place at = conf_place_key(b, node);
@@ -243,11 +242,11 @@ parse_name(struct build *b, uint32_t node, const struct conf_path *path, struct 
     }
     int rc = conf_text_parse(key, ENDPOINT_TEXT_MAX, b->arena, out, &why);
     if (rc)
-        fail_why(b, &at, path, rc, &why);
+        conf_fail_why(b, &at, path, rc, &why);
     return rc == 0;
 }
 
-static void fail_twice(struct build *b, uint32_t node, uint32_t first, const struct conf_path *path)
+void conf_fail_twice(struct build *b, uint32_t node, uint32_t first, const struct conf_path *path)
 {
     struct conf_place at = conf_place_key(b, node);
     char line[CONF_NUMBER_TEXT];
@@ -267,9 +266,9 @@ static void parse_items(struct build *b,
     struct map names; /* to the nodes, so that a name given twice is found in linear time */
     uint32_t n = 0;
 
-    if (!want_kind(b, node, named ? CONF_NODE_MAP : CONF_NODE_SEQ, o->max, path))
+    if (!conf_want_kind(b, node, named ? CONF_NODE_MAP : CONF_NODE_SEQ, o->max, path))
         return;
-    char *items = array_of(b, count_children(b, node), o->child->size);
+    char *items = conf_array(b, conf_children(b, node), o->child->size);
     if (!items)
         return;
     map_init(&names, b->mem);
@@ -283,12 +282,12 @@ static void parse_items(struct build *b,
         if (named) {
             const struct conf_node *first = map_get(&names, nodes[i].key);
             if (first)
-                fail_twice(b, i, (uint32_t)(first - nodes), &here);
-            else if (parse_name(b, i, path, &item->name) &&
+                conf_fail_twice(b, i, (uint32_t)(first - nodes), &here);
+            else if (conf_parse_name(b, i, path, &item->name) &&
                      map_put(&names, nodes[i].key, (void *)(uintptr_t)&nodes[i]))
                 b->nomem = true;
         }
-        if (nodes[i].kind != CONF_NODE_MAP && !(named && is_null(&nodes[i]))) {
+        if (nodes[i].kind != CONF_NODE_MAP && !(named && conf_node_null(&nodes[i]))) {
             struct conf_place place = conf_place_value(b, i);
             CONF_FAIL(b, &place, &here, SLICE("must be a map, not "),
                       slice_str(kind_name(&nodes[i])));
@@ -299,224 +298,6 @@ static void parse_items(struct build *b,
     map_fini(&names);
     out->items = items;
     out->n = n;
-}
-
-static void parse_words(struct build *b,
-                        const struct conf_option *o,
-                        uint32_t node,
-                        uint32_t *out,
-                        const struct conf_path *path)
-{
-    const struct conf_node *nodes = b->in->nodes;
-    uint32_t n = 0;
-
-    if (!want_kind(b, node, CONF_NODE_SEQ, o->max, path))
-        return;
-    *out = 0;
-    for (uint32_t i = node + 1; i < nodes[node].end; i = nodes[i].end, n++) {
-        struct conf_path here = {.up = path, .index = n};
-        struct conf_place at = conf_place_value(b, i);
-        struct conf_why why = {.n = 0};
-        uint32_t word = 0;
-
-        if (!want_scalar(b, i, &here))
-            continue;
-        int rc = conf_word_parse(o, nodes[i].text, &word, &why);
-        if (rc)
-            fail_why(b, &at, &here, rc, &why);
-        else
-            *out |= UINT32_C(1) << word;
-    }
-}
-
-static void parse_texts(struct build *b,
-                        const struct conf_option *o,
-                        uint32_t node,
-                        struct raw_texts *out,
-                        const struct conf_path *path)
-{
-    const struct conf_node *nodes = b->in->nodes;
-    uint32_t n = 0;
-
-    if (!want_kind(b, node, CONF_NODE_SEQ, o->max, path))
-        return;
-    out->items = array_of(b, count_children(b, node), sizeof(*out->items));
-    out->n = 0;
-    if (!out->items)
-        return;
-    for (uint32_t i = node + 1; i < nodes[node].end; i = nodes[i].end, n++) {
-        struct conf_path here = {.up = path, .index = n};
-        struct conf_place at = conf_place_value(b, i);
-        struct conf_why why = {.n = 0};
-
-        if (!want_scalar(b, i, &here))
-            continue;
-        if (nodes[i].text.n == 0) {
-            CONF_FAIL(b, &at, &here, SLICE("must not be empty"));
-            continue;
-        }
-        bool twice = false;
-        for (uint32_t j = 0; j < out->n && !twice; j++)
-            twice = slice_eq(out->items[j], nodes[i].text);
-        if (twice) {
-            CONF_FAIL(b, &at, &here, SLICE("is listed twice"));
-            continue;
-        }
-        int rc =
-            conf_text_parse(nodes[i].text, ENDPOINT_TEXT_MAX, b->arena, &out->items[out->n], &why);
-        if (rc)
-            fail_why(b, &at, &here, rc, &why);
-        else
-            out->n++;
-    }
-}
-
-static void parse_hash_on(struct build *b,
-                          const struct conf_option *o,
-                          uint32_t node,
-                          struct raw_hash_on *out,
-                          const struct conf_path *path)
-{
-    const struct conf_node *nodes = b->in->nodes;
-    uint32_t n = 0;
-
-    if (!want_kind(b, node, CONF_NODE_SEQ, o->max, path))
-        return;
-    out->n = 0;
-    for (uint32_t i = node + 1; i < nodes[node].end; i = nodes[i].end, n++) {
-        struct conf_path here = {.up = path, .index = n};
-        struct conf_place at = conf_place_value(b, i);
-        struct conf_why why = {.n = 0};
-
-        if (!want_scalar(b, i, &here))
-            continue;
-        int rc = conf_hash_on_parse(nodes[i].text, b->arena, &out->items[out->n], &why);
-        if (rc)
-            fail_why(b, &at, &here, rc, &why);
-        else
-            out->n++;
-    }
-}
-
-/* One entry of a small map whose keys are the user's: duplicates are sought one by one. */
-static bool
-fresh_key(struct build *b, uint32_t node, uint32_t i, bool nocase, const struct conf_path *here)
-{
-    const struct conf_node *nodes = b->in->nodes;
-
-    for (uint32_t j = node + 1; j < i; j = nodes[j].end)
-        if (nocase ? slice_eq_nocase(nodes[j].key, nodes[i].key)
-                   : slice_eq(nodes[j].key, nodes[i].key)) {
-            fail_twice(b, i, j, here);
-            return false;
-        }
-    return true;
-}
-
-static void parse_labels(struct build *b,
-                         const struct conf_option *o,
-                         uint32_t node,
-                         struct raw_labels *out,
-                         const struct conf_path *path)
-{
-    const struct conf_node *nodes = b->in->nodes;
-
-    if (!want_kind(b, node, CONF_NODE_MAP, o->max, path))
-        return;
-    out->items = array_of(b, count_children(b, node), sizeof(*out->items));
-    out->n = 0;
-    if (!out->items)
-        return;
-    for (uint32_t i = node + 1; i < nodes[node].end; i = nodes[i].end) {
-        struct conf_path here = {.up = path, .key = nodes[i].key};
-        struct conf_place at = conf_place_value(b, i);
-        struct conf_why why = {.n = 0};
-        struct kv *label = &out->items[out->n];
-
-        if (!fresh_key(b, node, i, false, &here) || !parse_name(b, i, path, &label->key) ||
-            !want_scalar(b, i, &here))
-            continue;
-        int rc = conf_text_parse(nodes[i].text, ENDPOINT_TEXT_MAX, b->arena, &label->value, &why);
-        if (rc)
-            fail_why(b, &at, &here, rc, &why);
-        else
-            out->n++;
-    }
-}
-
-static void parse_gpu_weights(struct build *b,
-                              const struct conf_option *o,
-                              uint32_t node,
-                              struct raw_gpu_weights *out,
-                              const struct conf_path *path)
-{
-    static const struct conf_option weight = {.type = CONF_T_WEIGHT, .min = 0, .max = WEIGHT_MAX};
-    const struct conf_node *nodes = b->in->nodes;
-
-    if (!want_kind(b, node, CONF_NODE_MAP, o->max, path))
-        return;
-    out->n = 0;
-    for (uint32_t i = node + 1; i < nodes[node].end; i = nodes[i].end) {
-        struct conf_path here = {.up = path, .key = nodes[i].key};
-        struct conf_place at = conf_place_value(b, i);
-        struct conf_why why = {.n = 0};
-        struct gpu_weight *w = &out->items[out->n];
-
-        if (!fresh_key(b, node, i, true, &here) || !parse_name(b, i, path, &w->gpu_type) ||
-            !want_scalar(b, i, &here))
-            continue;
-        int rc = conf_scalar_parse(&weight, nodes[i].text, b->arena, &w->weight, &why);
-        if (rc)
-            fail_why(b, &at, &here, rc, &why);
-        else
-            out->n++;
-    }
-}
-
-static void parse_curve(struct build *b,
-                        const struct conf_option *o,
-                        uint32_t node,
-                        struct raw_curve *out,
-                        const struct conf_path *path)
-{
-    static const struct conf_option factor = {
-        .type = CONF_T_FACTOR, .min = Q16_ONE / 100, .max = 100 * (uint64_t)Q16_ONE};
-    const struct conf_node *nodes = b->in->nodes;
-
-    if (!want_kind(b, node, CONF_NODE_MAP, o->max, path))
-        return;
-    out->n = 0;
-    for (uint32_t i = node + 1; i < nodes[node].end; i = nodes[i].end) {
-        struct conf_path here = {.up = path, .key = nodes[i].key};
-        struct conf_place key_at = conf_place_key(b, i);
-        struct conf_place at = conf_place_value(b, i);
-        struct conf_why why = {.n = 0};
-        struct curve_point *p = &out->items[out->n];
-        struct slice key = nodes[i].key;
-        uint64_t bp = 0;
-
-        if (key.n && key.p[key.n - 1] == '%')
-            key.n--;
-        if (num_scaled(key, 100, &bp) || bp > 10000) {
-            CONF_FAIL(b, &key_at, &here,
-                      SLICE("the utilization must be a percentage from 0 to 100"));
-            continue;
-        }
-        if (out->n && bp <= out->items[out->n - 1].util_bp) {
-            CONF_FAIL(b, &key_at, &here,
-                      SLICE("utilizations must rise from one point to the next"));
-            continue;
-        }
-        if (!want_scalar(b, i, &here))
-            continue;
-        int rc = conf_scalar_parse(&factor, nodes[i].text, b->arena, &p->q16, &why);
-        if (rc) {
-            fail_why(b, &at, &here, rc, &why);
-            continue;
-        }
-        p->util_bp = (uint32_t)bp;
-        out->n++;
-    }
 }
 
 static void parse_value(struct build *b,
@@ -532,7 +313,7 @@ static void parse_value(struct build *b,
 
     switch (o->type) {
     case CONF_T_SECTION:
-        if (want_kind(b, node, CONF_NODE_MAP, UINT64_MAX, path))
+        if (conf_want_kind(b, node, CONF_NODE_MAP, UINT64_MAX, path))
             parse_section(b, o->child, node, at, path);
         return;
     case CONF_T_LIST:
@@ -540,22 +321,22 @@ static void parse_value(struct build *b,
         parse_items(b, o, node, at, path);
         return;
     case CONF_T_WORDS:
-        parse_words(b, o, node, at, path);
+        conf_parse_words(b, o, node, at, path);
         return;
     case CONF_T_TEXTS:
-        parse_texts(b, o, node, at, path);
+        conf_parse_texts(b, o, node, at, path);
         return;
     case CONF_T_HASH_ON:
-        parse_hash_on(b, o, node, at, path);
+        conf_parse_hash_on(b, o, node, at, path);
         return;
     case CONF_T_LABELS:
-        parse_labels(b, o, node, at, path);
+        conf_parse_labels(b, o, node, at, path);
         return;
     case CONF_T_GPU_WEIGHTS:
-        parse_gpu_weights(b, o, node, at, path);
+        conf_parse_gpu_weights(b, o, node, at, path);
         return;
     case CONF_T_CURVE:
-        parse_curve(b, o, node, at, path);
+        conf_parse_curve(b, o, node, at, path);
         return;
     case CONF_T_LATER:
         CONF_FAIL(b, &key_place, path, SLICE("is not supported yet in this version; leave it out"));
@@ -572,11 +353,11 @@ static void parse_value(struct build *b,
     case CONF_T_ADDRESS:
     case CONF_T_SECRET:
     case CONF_T_FILE:
-        if (!want_scalar(b, node, path))
+        if (!conf_want_scalar(b, node, path))
             return;
         rc = conf_scalar_parse(o, b->in->nodes[node].text, b->arena, at, &why);
         if (rc)
-            fail_why(b, &place, path, rc, &why);
+            conf_fail_why(b, &place, path, rc, &why);
         return;
     }
 }
@@ -640,7 +421,7 @@ static void parse_section(struct build *b,
         if (!o) {
             fail_unknown(b, s, i, path);
         } else if (seen[o - s->options]) {
-            fail_twice(b, i, seen[o - s->options], &here);
+            conf_fail_twice(b, i, seen[o - s->options], &here);
         } else {
             seen[o - s->options] = i;
             parse_value(b, o, i, (char *)base + o->offset, &here);
@@ -659,7 +440,7 @@ void conf_parse(struct build *b)
     struct conf_place at = {.file = b->in->file};
 
     conf_defaults(b, &conf_root, b->raw);
-    if (b->in->n_nodes == 0 || is_null(&b->in->nodes[0]))
+    if (b->in->n_nodes == 0 || conf_node_null(&b->in->nodes[0]))
         return;
     if (b->in->nodes[0].kind != CONF_NODE_MAP) {
         at = conf_place_value(b, 0);

@@ -45,7 +45,9 @@ static void fail_name(struct build *b,
     conf_fail_parts(b, at, path, parts, used);
 }
 
+/* @param users may it be one of the user's own, for the suggestions? */
 static bool built_in_find(struct build *b,
+                          bool users,
                           struct slice name,
                           const struct conf_place *at,
                           const struct conf_path *path,
@@ -64,7 +66,7 @@ static bool built_in_find(struct build *b,
     for (size_t i = 0; i < ARRAY_LEN(built_in); i++)
         known[n++] = built_in[i];
     const struct raw_policy *mine = b->raw->policies.items;
-    for (uint32_t i = 0; i < b->raw->policies.n && n < NAMES_MAX; i++)
+    for (uint32_t i = 0; users && i < b->raw->policies.n && n < NAMES_MAX; i++)
         if (mine[i].item.name.p)
             known[n++] = mine[i].item.name.p;
     fail_name(b, at, path, "policy", name, known, n);
@@ -185,7 +187,7 @@ static void compile_policy(struct build *b,
     }
     if (raw->use.p) {
         struct conf_place use_at = conf_place_option(b, raw->item.node, "use", NULL);
-        if (!built_in_find(b, raw->use, &use_at, &use, p))
+        if (!built_in_find(b, false, raw->use, &use_at, &use, p))
             return;
     } else {
         /* Filters that are not given are those of chain, so that nobody sends to the dead by leaving a key out. */
@@ -240,7 +242,7 @@ const struct policy *conf_policy_find(struct build *b,
     for (uint32_t i = 0; i < b->raw->policies.n; i++)
         if (slice_eq(mine[i].item.name, name))
             return &c->policies[i];
-    if (!built_in_find(b, name, at, path, &p))
+    if (!built_in_find(b, true, name, at, path, &p))
         return NULL;
     for (uint32_t i = b->raw->policies.n; i < c->n_policies; i++)
         if (slice_eq(c->policies[i].name, p.name))
