@@ -185,10 +185,10 @@ static void compile_endpoint(struct build *b,
                              struct map *seen,
                              struct conf_endpoint *e)
 {
-    struct conf_place at = raw->origin ? (struct conf_place){.file = slice_str(raw->origin)}
-                                       : conf_place_option(b, raw->item.node, "url", NULL);
+    struct conf_place at = raw->origin
+                               ? (struct conf_place){.file = slice_str(raw->origin), .flag = true}
+                               : conf_place_option(b, raw->item.node, "url", NULL);
     struct conf_path url = under(path, "url");
-    const struct conf_path *shown = raw->origin ? NULL : &url;
     struct conf_host literal;
     struct slice host;
     uint16_t port;
@@ -197,13 +197,13 @@ static void compile_endpoint(struct build *b,
     if (!raw->url.p)
         return; /* told already */
     if (conf_url_split(raw->url, &host, &port, &why)) {
-        CONF_FAIL(b, &at, shown, SLICE("\""), raw->url, SLICE("\" "), slice_str(why));
+        CONF_FAIL(b, &at, &url, SLICE("\""), raw->url, SLICE("\" "), slice_str(why));
         return;
     }
     if (conf_host_parse(host, &literal) == 0)
         for (uint32_t i = 0; i < n_own; i++)
             if (own[i].port == port && conf_host_reaches(&literal, &own[i].host)) {
-                CONF_FAIL(b, &at, shown, SLICE("\""), raw->url, SLICE("\" is Weir itself ("),
+                CONF_FAIL(b, &at, &url, SLICE("\""), raw->url, SLICE("\" is Weir itself ("),
                           slice_str(own[i].what), SLICE(")"));
                 return;
             }
@@ -215,7 +215,7 @@ static void compile_endpoint(struct build *b,
     if (!e->instance.key.p)
         return;
     if (map_get(seen, e->instance.key)) {
-        CONF_FAIL(b, &at, shown, SLICE("\""), raw->url,
+        CONF_FAIL(b, &at, &url, SLICE("\""), raw->url,
                   SLICE("\" is the address of an earlier endpoint of this source"));
         return;
     }
@@ -356,7 +356,8 @@ static void check_match(struct build *b, uint32_t i, const struct conf_path *pat
         }
 }
 
-static void compile_route(struct build *b,
+/* @return false: a flag is wrong, which the other routes need not repeat. */
+static bool compile_route(struct build *b,
                           struct conf *c,
                           const struct raw_route *raw,
                           const struct conf_path *path,
@@ -379,8 +380,8 @@ static void compile_route(struct build *b,
 
     struct conf_path here = under(path, "policy");
     struct conf_place at = conf_place_option(b, raw->item.node, "policy", "routes.policy");
-    bool flag = b->in->n_overrides && at.line == 0 && at.file.p != b->in->file.p;
-    r->policy = conf_policy_find(b, c, raw->policy, &at, flag ? NULL : &here);
+    r->policy = conf_policy_find(b, c, raw->policy, &at, &here);
+    return r->policy || !at.flag;
 }
 
 static void compile_routes(struct build *b, struct conf *c, const struct map *names)
@@ -392,11 +393,8 @@ static void compile_routes(struct build *b, struct conf *c, const struct map *na
 
     for (uint32_t i = 0; i < n && !b->nomem; i++) {
         struct conf_path here = at_index(&top, i);
-        uint32_t before = b->errors->total;
         check_match(b, i, &here);
-        compile_route(b, c, &raw[i], &here, names, &routes[i]);
-        /* What a flag says of all routes is wrong once. */
-        if (b->errors->total > before && raw[i].item.node == 0)
+        if (!compile_route(b, c, &raw[i], &here, names, &routes[i]))
             break;
     }
     c->routing.routes = routes;

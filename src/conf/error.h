@@ -3,6 +3,7 @@
 #ifndef WEIR_CONF_ERROR_H
 #define WEIR_CONF_ERROR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -31,6 +32,7 @@ struct conf_errors {
 struct conf_place {
     struct slice file;     /**< or the flag; absent: no prefix */
     uint32_t line, column; /**< 0 = only `file` is named */
+    bool flag;             /**< it is a flag, whose name says which option is meant */
 };
 
 /**

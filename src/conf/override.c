@@ -27,7 +27,7 @@ void conf_parse_absent(struct build *b)
 static void
 fail_why(struct build *b, const struct conf_override *v, int rc, const struct conf_why *why)
 {
-    struct conf_place at = {.file = slice_str(v->origin)};
+    struct conf_place at = {.file = slice_str(v->origin), .flag = true};
 
     if (rc == WEIR_E_NOMEM)
         b->nomem = true;
@@ -147,7 +147,7 @@ static void add_endpoints(struct build *b, uint32_t n)
             continue;
         struct conf_why why = {.n = 0};
         if (at == list->max) {
-            struct conf_place place = {.file = slice_str(v->origin)};
+            struct conf_place place = {.file = slice_str(v->origin), .flag = true};
             CONF_FAIL(b, &place, NULL, SLICE("too many endpoints; the most is "),
                       conf_number_text(CONF_T_COUNT, list->max, why.number));
             break;

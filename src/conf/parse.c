@@ -49,7 +49,7 @@ void conf_fail_parts(struct build *b,
     struct path_text text = {.n = 0};
     uint32_t used = 0;
 
-    if (path) {
+    if (path && !at->flag) {
         path_write(path, &text);
         all[used++] = slice_of(text.text, text.n);
         all[used++] = SLICE(": ");
@@ -102,7 +102,8 @@ conf_place_option(const struct build *b, uint32_t node, const char *key, const c
 {
     for (uint32_t i = b->in->n_overrides; path && i > 0; i--)
         if (strcmp(b->in->overrides[i - 1].path, path) == 0)
-            return (struct conf_place){.file = slice_str(b->in->overrides[i - 1].origin)};
+            return (struct conf_place){.file = slice_str(b->in->overrides[i - 1].origin),
+                                       .flag = true};
     uint32_t child = conf_child(b, node, key);
     if (child)
         return conf_place_value(b, child);

@@ -127,8 +127,8 @@ static void policies(void **state)
                                       "least_request, power_of_two, consistent_hash\n"},
         {"policies: {p: {filters: [usable, modle], pick: lowest}}\n",
          "w.yaml:1:34: policies.p.filters[1]: unknown filter \"modle\"; did you mean \"model\"?\n"},
-        {"policies: {p: {scores: [{name: lode}], pick: lowest}}\n",
-         "w.yaml:1:32: policies.p.scores[0].name: unknown score \"lode\"; did you mean "
+        {"policies: {p: {scores: [{name: laod}], pick: lowest}}\n",
+         "w.yaml:1:32: policies.p.scores[0].name: unknown score \"laod\"; did you mean "
          "\"load\"?\n"},
         {"policies: {p: {pick: lowset}}\n",
          "w.yaml:1:22: policies.p.pick: unknown pick \"lowset\"; did you mean \"lowest\"?\n"},
