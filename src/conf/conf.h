@@ -100,26 +100,6 @@ struct conf {
     const struct conf_raw *raw; /**< for printing and comparing */
 };
 
-/** A value from the command line: the same option, the same checks, and it beats the file. */
-struct conf_override {
-    const char *origin; /**< the flag, for errors: "--port" */
-    /** "health.interval"; "listeners.address" sets the first listener, "routes.queue.size" every route;
-     * "+discovery" adds a static endpoint whose URL is `text`. */
-    const char *path;
-    enum conf_part { CONF_PART_WHOLE, CONF_PART_HOST, CONF_PART_PORT } part; /**< of an address */
-    struct slice text;
-};
-
-/** All borrowed for the length of the call. */
-struct conf_input {
-    struct slice file;             /**< name for errors */
-    const struct conf_node *nodes; /**< may be none: defaults */
-    uint32_t n_nodes;
-    const struct conf_override *overrides; /**< in order; later ones win */
-    uint32_t n_overrides;
-    uint64_t generation; /**< goes to routing.generation */
-};
-
 /**
  * Check everything and build. Every error found is added, not only the first.
  * @param out owned by the caller; NULL on failure.
