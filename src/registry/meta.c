@@ -85,7 +85,8 @@ static size_t room(struct slice s)
 static struct meta *pack(const struct mem *mem, const struct draft *d)
 {
     uint32_t n_kv = in_effect(d);
-    size_t heads = sizeof(struct meta) + d->n * sizeof(struct meta_entry) + n_kv * sizeof(struct kv);
+    size_t heads =
+        sizeof(struct meta) + d->n * sizeof(struct meta_entry) + n_kv * sizeof(struct kv);
     size_t size = heads;
 
     for (uint32_t i = 0; i < d->n; i++) {
@@ -128,8 +129,13 @@ static bool effect_differs(const struct draft *d, const struct meta *old)
     return k != (old ? old->n_kv : 0);
 }
 
-int meta_merge(const struct mem *mem, const struct meta *old, const struct kv *delta, uint32_t n_delta,
-               enum meta_writer writer, struct meta **out, bool *visible)
+int meta_merge(const struct mem *mem,
+               const struct meta *old,
+               const struct kv *delta,
+               uint32_t n_delta,
+               enum meta_writer writer,
+               struct meta **out,
+               bool *visible)
 {
     uint32_t n_old = old ? old->n_entries : 0;
     struct draft d = {.n = n_old};

@@ -41,8 +41,13 @@ enum meta_writer {
  * @param visible out: the keys in effect or their values changed.
  * @return 0, WEIR_E_FULL (more than ENDPOINT_KV_MAX keys), WEIR_E_NOMEM.
  */
-int meta_merge(const struct mem *mem, const struct meta *old, const struct kv *delta, uint32_t n_delta,
-               enum meta_writer writer, struct meta **out, bool *visible) MUST_CHECK;
+int meta_merge(const struct mem *mem,
+               const struct meta *old,
+               const struct kv *delta,
+               uint32_t n_delta,
+               enum meta_writer writer,
+               struct meta **out,
+               bool *visible) MUST_CHECK;
 
 /** Value of a key in effect, or the absent slice. */
 struct slice meta_get(const struct kv *kv, uint32_t n, struct slice key);

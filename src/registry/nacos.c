@@ -18,7 +18,13 @@
 enum { CACHE_MS = 3000, TOKEN_TTL_S = 18000, BEAT_OK = 10200, BEAT_UNKNOWN = 20404 };
 
 /* Result codes of v3. */
-enum { V3_MISSING = 10000, V3_DENIED = 10001, V3_INVALID = 20002, V3_NOT_FOUND = 21003, V3_SERVER = 30000 };
+enum {
+    V3_MISSING = 10000,
+    V3_DENIED = 10001,
+    V3_INVALID = 20002,
+    V3_NOT_FOUND = 21003,
+    V3_SERVER = 30000
+};
 
 static const char json_type[] = "application/json;charset=UTF-8";
 static const char text_type[] = "text/plain;charset=UTF-8";
@@ -63,7 +69,8 @@ static void fail(struct nacos_call *n, unsigned status, unsigned code, const cha
 static void ok(struct nacos_call *n)
 {
     if (n->v3)
-        http_reply(n->c->request, 200, json_type, SLICE("{\"code\":0,\"message\":\"success\",\"data\":\"ok\"}"));
+        http_reply(n->c->request, 200, json_type,
+                   SLICE("{\"code\":0,\"message\":\"success\",\"data\":\"ok\"}"));
     else
         http_reply(n->c->request, 200, text_type, SLICE("ok"));
 }
@@ -72,14 +79,16 @@ static void ok(struct nacos_call *n)
 static void refused(struct nacos_call *n, const struct nacos_write *w, int rc)
 {
     if (rc == WEIR_E_UNSUPPORTED)
-        fail(n, 400, V3_INVALID, "Current service %.*s is %s service, can't register %s instance.", SLICE_ARG(w->grouped),
-             w->has_ephemeral && !w->ephemeral ? "ephemeral" : "persistent",
+        fail(n, 400, V3_INVALID, "Current service %.*s is %s service, can't register %s instance.",
+             SLICE_ARG(w->grouped), w->has_ephemeral && !w->ephemeral ? "ephemeral" : "persistent",
              w->has_ephemeral && !w->ephemeral ? "persistent" : "ephemeral");
     else if (rc == WEIR_E_INVALID)
-        fail(n, 400, V3_INVALID, "Instance 'heart beat interval' must less than 'heart beat timeout' and 'ip delete timeout'.");
+        fail(n, 400, V3_INVALID,
+             "Instance 'heart beat interval' must less than 'heart beat timeout' and 'ip delete "
+             "timeout'.");
     else if (rc == WEIR_E_FULL)
-        fail(n, 400, V3_INVALID, "the limit of %u instances or %u metadata keys is reached", n->c->registry->o.instances_max,
-             ENDPOINT_KV_MAX);
+        fail(n, 400, V3_INVALID, "the limit of %u instances or %u metadata keys is reached",
+             n->c->registry->o.instances_max, ENDPOINT_KV_MAX);
     else if (rc == WEIR_E_DENIED)
         fail(n, 403, V3_DENIED, "this address may not be registered");
     else
@@ -121,7 +130,8 @@ static bool read_namespace(struct nacos_call *n, struct slice *out)
         good &= (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') || ch == '_' || ch == '-';
     }
     if (!good)
-        fail(n, 400, V3_INVALID, "Param 'namespaceId' is illegal: letters, digits, '_' and '-', at most %u",
+        fail(n, 400, V3_INVALID,
+             "Param 'namespaceId' is illegal: letters, digits, '_' and '-', at most %u",
              NACOS_NAMESPACE_MAX);
     return good;
 }
@@ -135,12 +145,15 @@ static bool read_service(struct nacos_call *n, struct nacos_write *w)
         return false;
     int rc = nacos_grouped(&n->c->arena, service, param(n, "groupName"), &w->grouped);
     if (rc)
-        fail(n, 400, V3_INVALID, "Param 'serviceName' is illegal: group and service must not be empty, at most %u and %u bytes",
+        fail(n, 400, V3_INVALID,
+             "Param 'serviceName' is illegal: group and service must not be empty, at most %u and "
+             "%u bytes",
              NACOS_GROUP_MAX, NACOS_SERVICE_MAX);
     return rc == 0;
 }
 
-static bool read_address(struct nacos_call *n, struct slice ip, struct slice port, struct nacos_write *w)
+static bool
+read_address(struct nacos_call *n, struct slice ip, struct slice port, struct nacos_write *w)
 {
     if (!ip.p)
         fail(n, 400, V3_MISSING, "Param 'ip' is required.");
@@ -160,7 +173,9 @@ static bool read_cluster(struct nacos_call *n, struct nacos_write *w)
     w->cluster = param_or(n, "clusterName", "cluster");
     if (!w->cluster.p || nacos_cluster_ok(w->cluster))
         return true;
-    fail(n, 400, V3_INVALID, "Param 'clusterName' is illegal: [0-9a-zA-Z-] and at most %u characters", NACOS_CLUSTER_MAX);
+    fail(n, 400, V3_INVALID,
+         "Param 'clusterName' is illegal: [0-9a-zA-Z-] and at most %u characters",
+         NACOS_CLUSTER_MAX);
     return false;
 }
 
@@ -196,7 +211,8 @@ static bool read_flag(struct nacos_call *n, const char *name, const char *legacy
 static bool read_instance(struct nacos_call *n, struct nacos_write *w)
 {
     *w = (struct nacos_write){0};
-    if (!read_service(n, w) || !read_address(n, param(n, "ip"), param(n, "port"), w) || !read_cluster(n, w))
+    if (!read_service(n, w) || !read_address(n, param(n, "ip"), param(n, "port"), w) ||
+        !read_cluster(n, w))
         return false;
     struct slice weight = param(n, "weight");
     w->has_weight = weight.p != NULL;
@@ -216,7 +232,8 @@ static struct record *find(struct nacos_call *n, const struct nacos_write *w)
 
     buf_init(&address, loop_mem(), 512);
     store_address(&address, w->host, w->port);
-    struct record *r = store_find_nacos(&n->c->registry->store, w->ns, w->grouped, buf_slice(&address));
+    struct record *r =
+        store_find_nacos(&n->c->registry->store, w->ns, w->grouped, buf_slice(&address));
     buf_fini(&address);
     return r;
 }
@@ -278,8 +295,8 @@ static void edit_instance(struct nacos_call *n)
         return;
     struct record *r = find(n, &w);
     if (!r) {
-        fail(n, 400, V3_NOT_FOUND, "instance not exist: %.*s:%u in service %.*s", SLICE_ARG(w.host), w.port,
-             SLICE_ARG(w.grouped));
+        fail(n, 400, V3_NOT_FOUND, "instance not exist: %.*s:%u in service %.*s", SLICE_ARG(w.host),
+             w.port, SLICE_ARG(w.grouped));
         return;
     }
     int rc = store_edit(&n->c->registry->store, r, &w);
@@ -295,7 +312,8 @@ static void get_instance(struct nacos_call *n)
     struct nacos_host_view v;
     struct buf out;
 
-    if (!read_service(n, &w) || !read_address(n, param(n, "ip"), param(n, "port"), &w) || !read_cluster(n, &w))
+    if (!read_service(n, &w) || !read_address(n, param(n, "ip"), param(n, "port"), &w) ||
+        !read_cluster(n, &w))
         return;
     struct record *r = find(n, &w);
     if (r && nacos_view(n->c->registry, &n->c->arena, r, w.grouped, &v)) {
@@ -356,10 +374,12 @@ static bool read_beat(struct nacos_call *n, struct slice text, struct nacos_writ
     int rc = text.p ? nacos_beat_parse(&n->c->arena, text, &beat, &error) : 0;
 
     if (rc) {
-        fail(n, rc == WEIR_E_NOMEM ? 500 : 400, V3_INVALID, "Param 'beat' is illegal: %s", error ? error : err_text(rc));
+        fail(n, rc == WEIR_E_NOMEM ? 500 : 400, V3_INVALID, "Param 'beat' is illegal: %s",
+             error ? error : err_text(rc));
         return false;
     }
-    if (!read_address(n, beat.ip.p ? beat.ip : param(n, "ip"), beat.port.p ? beat.port : param(n, "port"), w) ||
+    if (!read_address(n, beat.ip.p ? beat.ip : param(n, "ip"),
+                      beat.port.p ? beat.port : param(n, "port"), w) ||
         !read_cluster(n, w))
         return false;
     if (beat.cluster.p)
@@ -433,7 +453,10 @@ static void put_updated(struct buf *out, const struct record *r, bool first)
 }
 
 /** @return false when answered. */
-static bool read_batch(struct nacos_call *n, struct nacos_write *w, const struct nacos_target **targets, uint32_t *n_targets)
+static bool read_batch(struct nacos_call *n,
+                       struct nacos_write *w,
+                       const struct nacos_target **targets,
+                       uint32_t *n_targets)
 {
     struct slice metadata;
     struct slice instances = param(n, "instances");
@@ -466,10 +489,10 @@ static void batch(struct nacos_call *n, bool remove)
     call_out(n->c, &out);
     buf_put_str(&out, "{\"updated\":[");
     if (service) {
-        weir_list_foreach(pos, &service->links)
-        {
+        weir_list_foreach (pos, &service->links) {
             struct record *r = container_of(pos, struct service_link, node)->record;
-            if (r->kind != RECORD_NACOS || r->ephemeral == persistent || !targeted(r, targets, n_targets))
+            if (r->kind != RECORD_NACOS || r->ephemeral == persistent ||
+                !targeted(r, targets, n_targets))
                 continue;
             rc = store_edit(&n->c->registry->store, r, &w);
             if (rc)
@@ -519,8 +542,7 @@ static void any_statuses(struct nacos_call *n)
     call_out(n->c, &out);
     buf_put_str(&out, "{\"ips\":[");
     if (service) {
-        weir_list_foreach(pos, &service->links)
-        {
+        weir_list_foreach (pos, &service->links) {
             const struct record *r = container_of(pos, struct service_link, node)->record;
             buf_put_str(&out, first ? "\"" : ",\"");
             buf_put_slice(&out, r->instance.host);
@@ -552,7 +574,8 @@ static void put_service(struct nacos_call *n)
     bool create = slice_eq(n->c->request->method, SLICE("POST"));
     service = store_service(&n->c->registry->store, w.ns, w.grouped);
     if (create ? service && service->kept : !service) {
-        fail(n, 400, V3_INVALID, create ? "specified service %.*s already exists!" : "service %.*s not found!",
+        fail(n, 400, V3_INVALID,
+             create ? "specified service %.*s already exists!" : "service %.*s not found!",
              SLICE_ARG(w.grouped));
         return;
     }
@@ -571,7 +594,8 @@ static void delete_service(struct nacos_call *n)
         return;
     int rc = store_service_delete(&n->c->registry->store, w.ns, w.grouped);
     if (rc == WEIR_E_EXISTS)
-        fail(n, 400, V3_INVALID, "Service %.*s is not empty, can't be delete. Please unregister instance first",
+        fail(n, 400, V3_INVALID,
+             "Service %.*s is not empty, can't be delete. Please unregister instance first",
              SLICE_ARG(w.grouped));
     else if (rc)
         fail(n, 400, V3_INVALID, "service %.*s not found!", SLICE_ARG(w.grouped));
@@ -616,12 +640,14 @@ static void get_services(struct nacos_call *n)
     struct buf out;
     struct slice group = param(n, "groupName");
 
-    if (!read_page(n, "pageNo", &page) || !read_page(n, "pageSize", &size) || !read_namespace(n, &ns))
+    if (!read_page(n, "pageNo", &page) || !read_page(n, "pageSize", &size) ||
+        !read_namespace(n, &ns))
         return;
     if (!group.p)
         group = SLICE(NACOS_GROUP);
     call_out(n->c, &out);
-    int rc = nacos_write_services(&n->c->registry->store, &n->c->arena, ns, group, page, size, &out);
+    int rc =
+        nacos_write_services(&n->c->registry->store, &n->c->arena, ns, group, page, size, &out);
     if (rc) {
         buf_fini(&out);
         fail(n, 500, V3_SERVER, "%s", err_text(rc));
@@ -640,7 +666,8 @@ static void get_metrics(struct nacos_call *n)
 static void get_switches(struct nacos_call *n)
 {
     http_reply(n->c->request, 200, json_type,
-               SLICE("{\"clientBeatInterval\":5000,\"defaultCacheMillis\":3000,\"defaultPushCacheMillis\":10000,"
+               SLICE("{\"clientBeatInterval\":5000,\"defaultCacheMillis\":3000,"
+                     "\"defaultPushCacheMillis\":10000,"
                      "\"distroEnabled\":false,\"healthCheckEnabled\":true,\"pushEnabled\":false,"
                      "\"lightBeatEnabled\":true,\"defaultInstanceEphemeral\":true}"));
 }
@@ -678,7 +705,8 @@ static bool access_ok(const struct registry *r, struct slice given)
     unsigned differ = given.n != REGISTRY_ACCESS_TOKEN;
 
     for (size_t i = 0; i < given.n; i++)
-        differ |= (unsigned char)given.p[i] ^ (unsigned char)r->access_token[i % REGISTRY_ACCESS_TOKEN];
+        differ |=
+            (unsigned char)given.p[i] ^ (unsigned char)r->access_token[i % REGISTRY_ACCESS_TOKEN];
     return differ == 0;
 }
 
@@ -750,16 +778,18 @@ void nacos_handle(struct call *c)
     struct slice path = slice_from(c->request->path, sizeof("/nacos") - 1);
     struct nacos_call n = {.c = c, .v3 = slice_starts(path, SLICE("/v3/"))};
     struct slice type = wire_http1_value(c->request->head, SLICE("Content-Type"));
-    bool form = !type.p || slice_eq_nocase(slice_of(type.p, MIN(type.n, 33)), SLICE("application/x-www-form-urlencoded"));
+    bool form = !type.p || slice_eq_nocase(slice_of(type.p, MIN(type.n, 33)),
+                                           SLICE("application/x-www-form-urlencoded"));
     bool known;
     const struct route *route = route_of(c->request->method, path, &known);
 
     if (!route) {
-        fail(&n, known ? 501 : 404, V3_SERVER, known ? "no such method on %.*s" : "no such api: %.*s",
-             (int)MIN(path.n, 200), path.p);
+        fail(&n, known ? 501 : 404, V3_SERVER,
+             known ? "no such method on %.*s" : "no such api: %.*s", (int)MIN(path.n, 200), path.p);
         return;
     }
-    int rc = nacos_params_parse(&n.params, &c->arena, c->request->query, form ? c->request->body : (struct slice){NULL, 0});
+    int rc = nacos_params_parse(&n.params, &c->arena, c->request->query,
+                                form ? c->request->body : (struct slice){NULL, 0});
     if (rc == WEIR_E_FULL)
         fail(&n, 400, V3_INVALID, "more than %u parameters", NACOS_PARAMS_MAX);
     else if (rc)

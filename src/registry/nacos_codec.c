@@ -52,7 +52,10 @@ static int gather(struct nacos_params *p, struct arena *a, struct buf *scratch, 
     return 0;
 }
 
-int nacos_params_parse(struct nacos_params *p, struct arena *a, struct slice query, struct slice form)
+int nacos_params_parse(struct nacos_params *p,
+                       struct arena *a,
+                       struct slice query,
+                       struct slice form)
 {
     struct buf scratch;
 
@@ -268,7 +271,7 @@ enum { WALK_LEVELS = 3 };
  */
 struct walk {
     struct arena *a;
-    struct buf text;               /**< of the string under way */
+    struct buf text;                   /**< of the string under way */
     struct slice key[WALK_LEVELS + 1]; /**< last key at each level */
     unsigned depth;
     /** A scalar or the begin of a container below depth; JSON_OBJECT_END and JSON_ARRAY_END after it closed. */
@@ -404,7 +407,8 @@ static int beat_item(struct walk *w, enum json_event event, struct slice text)
     bool in_metadata = w->depth == 2 && slice_eq(w->key[1], SLICE("metadata"));
     if (in_metadata) {
         d->map.error = "metadata must be a JSON object of strings";
-        return container(event) || closing(event) ? WEIR_E_INVALID : map_add(&d->map, w->key[2], text);
+        return container(event) || closing(event) ? WEIR_E_INVALID
+                                                  : map_add(&d->map, w->key[2], text);
     }
     if (w->depth != 1 || closing(event))
         return 0;

@@ -15,7 +15,7 @@
 
 enum {
     NACOS_PARAMS_MAX = 64,
-    NACOS_TARGETS_MAX = 1024,   /**< instances of one metadata batch */
+    NACOS_TARGETS_MAX = 1024, /**< instances of one metadata batch */
     NACOS_NAMESPACE_MAX = 128,
     NACOS_SERVICE_MAX = 512,
     NACOS_GROUP_MAX = 128,
@@ -41,7 +41,10 @@ struct nacos_params {
  * Decode query and form body; the first of several with one name counts, the query comes first.
  * @return 0, WEIR_E_INVALID (broken escape), WEIR_E_FULL (too many, or longer than the arena), WEIR_E_NOMEM.
  */
-int nacos_params_parse(struct nacos_params *p, struct arena *a, struct slice query, struct slice form) MUST_CHECK;
+int nacos_params_parse(struct nacos_params *p,
+                       struct arena *a,
+                       struct slice query,
+                       struct slice form) MUST_CHECK;
 
 /** Value of a parameter; absent when missing or empty (as the reference server sees it). */
 struct slice nacos_param(const struct nacos_params *p, const char *name);
@@ -65,7 +68,8 @@ bool nacos_cluster_ok(struct slice s);
  * "GROUP@@name": service as it is when it holds "@@", else with group (absent: DEFAULT_GROUP) in front.
  * @return 0, WEIR_E_INVALID (a half is empty, or a control character), WEIR_E_RANGE (too long), WEIR_E_NOMEM.
  */
-int nacos_grouped(struct arena *a, struct slice service, struct slice group, struct slice *out) MUST_CHECK;
+int nacos_grouped(struct arena *a, struct slice service, struct slice group, struct slice *out)
+    MUST_CHECK;
 
 /** The halves of a grouped name. */
 struct slice nacos_group_of(struct slice grouped);
@@ -81,7 +85,8 @@ struct nacos_map {
  * Metadata of a call: a JSON object of strings (numbers and booleans as their text, null as empty), or k=v,k2=v2.
  * @param error static words when the result is WEIR_E_INVALID or WEIR_E_FULL.
  */
-int nacos_metadata(struct arena *a, struct slice text, struct nacos_map *out, const char **error) MUST_CHECK;
+int nacos_metadata(struct arena *a, struct slice text, struct nacos_map *out, const char **error)
+    MUST_CHECK;
 
 /** The `beat` parameter. */
 struct nacos_beat {
@@ -93,7 +98,8 @@ struct nacos_beat {
     bool has_metadata;
     struct nacos_map metadata;
 };
-int nacos_beat_parse(struct arena *a, struct slice json, struct nacos_beat *out, const char **error) MUST_CHECK;
+int nacos_beat_parse(struct arena *a, struct slice json, struct nacos_beat *out, const char **error)
+    MUST_CHECK;
 
 /** One entry of `instances` in a metadata batch. */
 struct nacos_target {
@@ -102,7 +108,8 @@ struct nacos_target {
     struct slice cluster;
 };
 /** JSON array of objects. An unparsable one gives n = 0, which means all, as the reference server. */
-int nacos_targets(struct arena *a, struct slice json, const struct nacos_target **out, uint32_t *n) MUST_CHECK;
+int nacos_targets(struct arena *a, struct slice json, const struct nacos_target **out, uint32_t *n)
+    MUST_CHECK;
 
 /** One instance as the API shows it. */
 struct nacos_host_view {
@@ -120,7 +127,7 @@ struct nacos_list_view {
     struct slice clusters; /**< echoed as it came */
     uint64_t now_ms;       /**< wall clock */
     uint32_t cache_ms;
-    bool protected_;       /**< the protection threshold was reached */
+    bool protected_; /**< the protection threshold was reached */
 };
 
 void nacos_write_list_begin(struct buf *out, const struct nacos_list_view *v);

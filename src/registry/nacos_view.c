@@ -102,7 +102,9 @@ static void show_load(struct shown *s, const struct sample *l)
     }
 }
 
-static int show_metadata(const struct registry *registry, struct arena *a, const struct record *r,
+static int show_metadata(const struct registry *registry,
+                         struct arena *a,
+                         const struct record *r,
                          struct nacos_host_view *out)
 {
     const struct instance *i = &r->instance;
@@ -134,7 +136,10 @@ static struct slice cluster_of(const struct record *r)
     return nacos_cluster_ok(r->instance.cluster) ? r->instance.cluster : SLICE(NACOS_CLUSTER);
 }
 
-int nacos_view(const struct registry *registry, struct arena *a, const struct record *r, struct slice grouped,
+int nacos_view(const struct registry *registry,
+               struct arena *a,
+               const struct record *r,
+               struct slice grouped,
                struct nacos_host_view *out)
 {
     *out = (struct nacos_host_view){.grouped = grouped,
@@ -172,8 +177,7 @@ static bool shadowed(const struct service *service, const struct record *r)
 {
     if (r->kind != RECORD_NATIVE)
         return false;
-    weir_list_foreach(pos, &r->same_address)
-    {
+    weir_list_foreach (pos, &r->same_address) {
         const struct record *other = container_of(pos, struct record, same_address);
         if (other->kind == RECORD_NACOS && other->links[0].service == service)
             return true;
@@ -183,7 +187,8 @@ static bool shadowed(const struct service *service, const struct record *r)
 
 static bool listed(const struct service *service, const struct record *r, struct slice clusters)
 {
-    return r->instance.enabled && !r->instance.draining && in_clusters(r, clusters) && !shadowed(service, r);
+    return r->instance.enabled && !r->instance.draining && in_clusters(r, clusters) &&
+           !shadowed(service, r);
 }
 
 /** Too few are healthy: better all of them than the few. */
@@ -192,8 +197,7 @@ static bool protect(const struct service *service, struct slice clusters)
     uint32_t total = 0;
     uint32_t healthy = 0;
 
-    weir_list_foreach(pos, &service->links)
-    {
+    weir_list_foreach (pos, &service->links) {
         const struct record *r = container_of(pos, struct service_link, node)->record;
         if (!listed(service, r, clusters))
             continue;
@@ -203,17 +207,21 @@ static bool protect(const struct service *service, struct slice clusters)
     return total > 0 && (double)healthy / total <= service->protect_threshold;
 }
 
-static int write_hosts(const struct registry *registry, struct arena *a, const struct service *service,
-                       const struct nacos_list_view *v, bool healthy_only, struct buf *out)
+static int write_hosts(const struct registry *registry,
+                       struct arena *a,
+                       const struct service *service,
+                       const struct nacos_list_view *v,
+                       bool healthy_only,
+                       struct buf *out)
 {
     bool first = true;
 
-    weir_list_foreach(pos, &service->links)
-    {
+    weir_list_foreach (pos, &service->links) {
         const struct record *r = container_of(pos, struct service_link, node)->record;
         struct nacos_host_view host;
         struct arena one;
-        if (!listed(service, r, v->clusters) || (healthy_only && !v->protected_ && !r->instance.healthy))
+        if (!listed(service, r, v->clusters) ||
+            (healthy_only && !v->protected_ && !r->instance.healthy))
             continue;
         /* An arena each: the list may be long. */
         arena_init(&one, a->mem, a->max);
@@ -230,8 +238,13 @@ static int write_hosts(const struct registry *registry, struct arena *a, const s
     return 0;
 }
 
-int nacos_write_service(const struct registry *registry, struct arena *a, const struct service *service,
-                        struct nacos_list_view *v, bool healthy_only, bool v3, struct buf *out)
+int nacos_write_service(const struct registry *registry,
+                        struct arena *a,
+                        const struct service *service,
+                        struct nacos_list_view *v,
+                        bool healthy_only,
+                        bool v3,
+                        struct buf *out)
 {
     v->protected_ = service && protect(service, v->clusters);
     if (v3)
@@ -264,8 +277,7 @@ void nacos_write_service_info(struct buf *out, const struct service *service)
     /* Clusters are attributes of instances here: the first that occur are named, each once. */
     struct slice named[CLUSTERS_SHOWN];
     uint32_t n = 0;
-    weir_list_foreach(pos, &service->links)
-    {
+    weir_list_foreach (pos, &service->links) {
         struct slice cluster = cluster_of(container_of(pos, struct service_link, node)->record);
         uint32_t i = 0;
         while (i < n && !slice_eq(named[i], cluster))
@@ -285,16 +297,20 @@ static int by_name(const void *a, const void *b)
     return slice_cmp(*(const struct slice *)a, *(const struct slice *)b);
 }
 
-int nacos_write_services(const struct store *store, struct arena *a, struct slice ns, struct slice group, uint64_t page,
-                         uint64_t size, struct buf *out)
+int nacos_write_services(const struct store *store,
+                         struct arena *a,
+                         struct slice ns,
+                         struct slice group,
+                         uint64_t page,
+                         uint64_t size,
+                         struct buf *out)
 {
     struct slice *names = arena_array(a, store->by_service.n, sizeof(*names));
     uint32_t n = 0;
 
     if (!names)
         return WEIR_E_NOMEM;
-    weir_list_foreach(pos, &store->services)
-    {
+    weir_list_foreach (pos, &store->services) {
         const struct service *v = container_of(pos, struct service, node);
         if (slice_eq(v->ns, ns) && slice_eq(nacos_group_of(v->grouped), group))
             names[n++] = nacos_name_of(v->grouped);

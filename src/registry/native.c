@@ -15,10 +15,12 @@ static const char json_answer[] = "application/json";
 
 /* --- answers --- */
 
-static void error_reply(struct call *c, unsigned status, const char *code, const char *field, const char *format, ...)
+static void error_reply(
+    struct call *c, unsigned status, const char *code, const char *field, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-static void error_reply(struct call *c, unsigned status, const char *code, const char *field, const char *format, ...)
+static void error_reply(
+    struct call *c, unsigned status, const char *code, const char *field, const char *format, ...)
 {
     char message[512];
     struct buf out;
@@ -34,8 +36,9 @@ static void error_reply(struct call *c, unsigned status, const char *code, const
 
 static void not_found(struct call *c, struct slice id)
 {
-    error_reply(c, 404, "not_found", "id", "no endpoint '%.*s'; register it with PUT /v1/endpoints/{id}",
-                (int)MIN(id.n, 200), id.p);
+    error_reply(c, 404, "not_found", "id",
+                "no endpoint '%.*s'; register it with PUT /v1/endpoints/{id}", (int)MIN(id.n, 200),
+                id.p);
 }
 
 static void bad_document(struct call *c, const struct native_error *e)
@@ -47,14 +50,16 @@ static void bad_document(struct call *c, const struct native_error *e)
 static void refused(struct call *c, int rc)
 {
     if (rc == WEIR_E_FULL)
-        error_reply(c, 409, "limit_reached", NULL, "the registry or the fleet is full (at most %u instances)",
+        error_reply(c, 409, "limit_reached", NULL,
+                    "the registry or the fleet is full (at most %u instances)",
                     c->registry->o.instances_max);
     else if (rc == WEIR_E_STALE)
         error_reply(c, 409, "stale_epoch", "epoch", "a newer run of this endpoint is registered");
     else if (rc == WEIR_E_DENIED)
         error_reply(c, 409, "refused", "url", "this address may not be registered");
     else if (rc == WEIR_E_INVALID)
-        error_reply(c, 400, "invalid_field", NULL, "the fleet cannot take this endpoint: %s", err_text(rc));
+        error_reply(c, 400, "invalid_field", NULL, "the fleet cannot take this endpoint: %s",
+                    err_text(rc));
     else
         error_reply(c, 500, "internal", NULL, "%s", err_text(rc));
 }
@@ -102,7 +107,8 @@ static void put_endpoint(struct call *c, struct slice id)
         return;
     }
     doc.instance.id = id;
-    struct native_put put = {.instance = &doc.instance, .ttl_ns = doc.ttl_ns, .has_epoch = doc.has_epoch};
+    struct native_put put = {
+        .instance = &doc.instance, .ttl_ns = doc.ttl_ns, .has_epoch = doc.has_epoch};
     rc = store_put(&c->registry->store, &put, c->now_ns, &r, &created);
     if (rc)
         refused(c, rc);
@@ -212,17 +218,20 @@ static bool in_service(const struct record *r, struct slice service)
     return false;
 }
 
-void native_write_all(const struct registry *r, struct buf *out, struct slice service, struct slice model)
+void native_write_all(const struct registry *r,
+                      struct buf *out,
+                      struct slice service,
+                      struct slice model)
 {
     bool first = true;
 
     buf_put_str(out, "{\"seq\":");
     buf_put_u64(out, watch_seq(&r->watch));
     buf_put_str(out, ",\"endpoints\":[");
-    weir_list_foreach(pos, &r->store.records)
-    {
+    weir_list_foreach (pos, &r->store.records) {
         const struct record *record = container_of(pos, struct record, node);
-        if ((service.p && !in_service(record, service)) || (model.p && !native_has_model(record, model)))
+        if ((service.p && !in_service(record, service)) ||
+            (model.p && !native_has_model(record, model)))
             continue;
         struct native_view v = {.now_ns = loop_now(r->loop)};
         v.has_requests = registry_requests(r, record, &v.requests);
@@ -248,7 +257,8 @@ static bool query(struct call *c, struct nacos_params *p, const char *const *nam
         if (k < n)
             continue;
         char name[64];
-        (void)snprintf(name, sizeof(name), "%.*s", (int)MIN(p->list[i].name.n, 40), p->list[i].name.p);
+        (void)snprintf(name, sizeof(name), "%.*s", (int)MIN(p->list[i].name.n, 40),
+                       p->list[i].name.p);
         error_reply(c, 400, "unknown_field", name, "unknown query parameter '%s'", name);
         return false;
     }
@@ -285,7 +295,8 @@ static void get_watch(struct call *c)
     }
     int rc = watch_start(&c->registry->watch, c->request, since);
     if (rc == WEIR_E_FULL)
-        error_reply(c, 409, "limit_reached", NULL, "%u watchers are connected already", REGISTRY_WATCHERS_MAX);
+        error_reply(c, 409, "limit_reached", NULL, "%u watchers are connected already",
+                    REGISTRY_WATCHERS_MAX);
     else if (rc)
         refused(c, rc);
 }
@@ -354,7 +365,8 @@ static bool read_id(struct call *c, struct slice raw, struct slice *id)
         return true;
     }
     buf_fini(&b);
-    error_reply(c, 400, "invalid_field", "id", "the id in the path must be 1 to %u bytes without control characters",
+    error_reply(c, 400, "invalid_field", "id",
+                "the id in the path must be 1 to %u bytes without control characters",
                 ENDPOINT_TEXT_MAX);
     return false;
 }
@@ -368,7 +380,8 @@ void native_handle(struct call *c)
     bool get = slice_eq(c->request->method, SLICE("GET"));
 
     if (!registry_token_ok(c->registry, call_bearer(c))) {
-        error_reply(c, 401, "unauthorized", NULL, "send the registry token as Authorization: Bearer TOKEN");
+        error_reply(c, 401, "unauthorized", NULL,
+                    "send the registry token as Authorization: Bearer TOKEN");
         return;
     }
     (void)slice_cut(&rest, '/', &noun);

@@ -56,8 +56,8 @@ json_t *native_load_json(struct slice text, struct native_error *error)
     if (!doc) {
         error->code = "invalid_json";
         error->field[0] = '\0';
-        (void)snprintf(error->message, sizeof(error->message), "not JSON: line %d column %d: %s", e.line, e.column,
-                       e.text);
+        (void)snprintf(error->message, sizeof(error->message), "not JSON: line %d column %d: %s",
+                       e.line, e.column, e.text);
     }
     return doc;
 }
@@ -95,7 +95,8 @@ static unsigned distance(const char *a, const char *b)
     return row[nb];
 }
 
-static int unknown(struct reader *r, const char *path, const char *key, const struct field *fields, size_t n)
+static int
+unknown(struct reader *r, const char *path, const char *key, const struct field *fields, size_t n)
 {
     const char *best = fields[0].name;
     unsigned least = UINT32_MAX;
@@ -107,10 +108,12 @@ static int unknown(struct reader *r, const char *path, const char *key, const st
             best = fields[i].name;
         }
     }
-    return fail(r, "unknown_field", path, "unknown key '%.64s'; the nearest known one is '%s'", path, best);
+    return fail(r, "unknown_field", path, "unknown key '%.64s'; the nearest known one is '%s'",
+                path, best);
 }
 
-static int read_object(struct reader *r, const char *prefix, const json_t *v, const struct field *fields, size_t n)
+static int read_object(
+    struct reader *r, const char *prefix, const json_t *v, const struct field *fields, size_t n)
 {
     const char *key;
     json_t *value;
@@ -137,7 +140,8 @@ static int read_object(struct reader *r, const char *prefix, const json_t *v, co
 
 /* --- scalars --- */
 
-static int read_text(struct reader *r, const char *field, const json_t *v, size_t max, struct slice *out)
+static int
+read_text(struct reader *r, const char *field, const json_t *v, size_t max, struct slice *out)
 {
     if (!json_is_string(v))
         return BAD(r, field, "%s must be a string", field);
@@ -152,18 +156,20 @@ static int read_text(struct reader *r, const char *field, const json_t *v, size_
     return arena_slice(r->a, s, out);
 }
 
-static int read_u64(struct reader *r, const char *field, const json_t *v, uint64_t min, uint64_t max, uint64_t *out)
+static int read_u64(
+    struct reader *r, const char *field, const json_t *v, uint64_t min, uint64_t max, uint64_t *out)
 {
     json_int_t i = json_integer_value(v);
 
     if (!json_is_integer(v) || i < 0 || (uint64_t)i < min || (uint64_t)i > max)
-        return BAD(r, field, "%s must be a whole number from %llu to %llu", field, (unsigned long long)min,
-                   (unsigned long long)max);
+        return BAD(r, field, "%s must be a whole number from %llu to %llu", field,
+                   (unsigned long long)min, (unsigned long long)max);
     *out = (uint64_t)i;
     return 0;
 }
 
-static int read_u32(struct reader *r, const char *field, const json_t *v, uint64_t min, uint32_t max, uint32_t *out)
+static int read_u32(
+    struct reader *r, const char *field, const json_t *v, uint64_t min, uint32_t max, uint32_t *out)
 {
     uint64_t wide = 0;
     int rc = read_u64(r, field, v, min, max, &wide);
@@ -174,7 +180,8 @@ static int read_u32(struct reader *r, const char *field, const json_t *v, uint64
 }
 
 /** A decimal 0..max, in 1/unit steps. */
-static int read_decimal(struct reader *r, const char *field, const json_t *v, double max, double unit, uint32_t *out)
+static int read_decimal(
+    struct reader *r, const char *field, const json_t *v, double max, double unit, uint32_t *out)
 {
     double d = json_number_value(v);
 
@@ -194,7 +201,8 @@ static int read_bool(struct reader *r, const char *field, const json_t *v, bool 
     return 0;
 }
 
-static int read_word(struct reader *r, const char *field, const json_t *v, const struct native_word *words, int *out)
+static int read_word(
+    struct reader *r, const char *field, const json_t *v, const struct native_word *words, int *out)
 {
     char known[192];
     size_t n = 0;
@@ -212,17 +220,20 @@ static int read_word(struct reader *r, const char *field, const json_t *v, const
 
 /* --- arrays and maps --- */
 
-static int array_size(struct reader *r, const char *field, const json_t *v, uint32_t max, uint32_t *n)
+static int
+array_size(struct reader *r, const char *field, const json_t *v, uint32_t max, uint32_t *n)
 {
     if (!json_is_array(v))
         return BAD(r, field, "%s must be an array", field);
     if (json_array_size(v) > max)
-        return BAD(r, field, "%s has %zu entries; at most %u are allowed", field, json_array_size(v), max);
+        return BAD(r, field, "%s has %zu entries; at most %u are allowed", field,
+                   json_array_size(v), max);
     *n = (uint32_t)json_array_size(v);
     return 0;
 }
 
-static int read_kv(struct reader *r, const char *field, const json_t *v, const struct kv **out, uint32_t *n)
+static int
+read_kv(struct reader *r, const char *field, const json_t *v, const struct kv **out, uint32_t *n)
 {
     const char *key;
     json_t *value;
@@ -231,7 +242,8 @@ static int read_kv(struct reader *r, const char *field, const json_t *v, const s
     if (!json_is_object(v))
         return BAD(r, field, "%s must be an object of strings", field);
     if (json_object_size(v) > ENDPOINT_KV_MAX)
-        return BAD(r, field, "%s has %zu keys; at most %u are allowed", field, json_object_size(v), ENDPOINT_KV_MAX);
+        return BAD(r, field, "%s has %zu keys; at most %u are allowed", field, json_object_size(v),
+                   ENDPOINT_KV_MAX);
     struct kv *kv = arena_array(r->a, json_object_size(v), sizeof(*kv));
     if (!kv)
         return WEIR_E_NOMEM;
@@ -250,7 +262,8 @@ static int read_kv(struct reader *r, const char *field, const json_t *v, const s
         total += strlen(key) + text.n;
         if (total > META_TOTAL_MAX)
             return BAD(r, field, "%s holds more than %u bytes", field, META_TOTAL_MAX);
-        if (arena_slice(r->a, slice_str(key), &kv[*n].key) || arena_slice(r->a, text, &kv[*n].value))
+        if (arena_slice(r->a, slice_str(key), &kv[*n].key) ||
+            arena_slice(r->a, text, &kv[*n].value))
             return WEIR_E_NOMEM;
         ++*n;
     }
@@ -258,7 +271,11 @@ static int read_kv(struct reader *r, const char *field, const json_t *v, const s
     return 0;
 }
 
-int native_read_map(struct arena *a, const json_t *doc, const char *field, const struct kv **kv, uint32_t *n,
+int native_read_map(struct arena *a,
+                    const json_t *doc,
+                    const char *field,
+                    const struct kv **kv,
+                    uint32_t *n,
                     struct native_error *error)
 {
     struct reader r = {.a = a, .error = error};
@@ -592,7 +609,10 @@ static int check_address(struct reader *r)
     return 0;
 }
 
-int native_read_endpoint(struct arena *a, const json_t *doc, struct native_doc *out, struct native_error *error)
+int native_read_endpoint(struct arena *a,
+                         const json_t *doc,
+                         struct native_doc *out,
+                         struct native_error *error)
 {
     struct reader r = {.a = a, .error = error, .doc = out};
 
@@ -623,17 +643,20 @@ static int read_interval(struct reader *r, const char *field, const json_t *v)
     return read_u64(r, field, v, 10, 3600000, &r->interval_ms);
 }
 
-static int read_percent(struct reader *r, const char *field, const json_t *v, enum sample_field bit, uint32_t *out)
+static int read_percent(
+    struct reader *r, const char *field, const json_t *v, enum sample_field bit, uint32_t *out)
 {
     r->load->known |= 1u << bit;
     return read_decimal(r, field, v, 100, 100, out);
 }
-static int read_count(struct reader *r, const char *field, const json_t *v, enum sample_field bit, uint32_t *out)
+static int read_count(
+    struct reader *r, const char *field, const json_t *v, enum sample_field bit, uint32_t *out)
 {
     r->load->known |= 1u << bit;
     return read_u32(r, field, v, 0, UINT32_MAX, out);
 }
-static int read_big(struct reader *r, const char *field, const json_t *v, enum sample_field bit, uint64_t *out)
+static int
+read_big(struct reader *r, const char *field, const json_t *v, enum sample_field bit, uint64_t *out)
 {
     r->load->known |= 1u << bit;
     return read_u64(r, field, v, 0, INT64_MAX, out);

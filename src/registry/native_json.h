@@ -30,13 +30,20 @@ struct native_doc {
 json_t *native_load_json(struct slice text, struct native_error *error);
 
 /** @return 0, WEIR_E_INVALID (error filled), WEIR_E_NOMEM. */
-int native_read_endpoint(struct arena *a, const json_t *doc, struct native_doc *out, struct native_error *error) MUST_CHECK;
+int native_read_endpoint(struct arena *a,
+                         const json_t *doc,
+                         struct native_doc *out,
+                         struct native_error *error) MUST_CHECK;
 
 /** A load report; received_ns is the caller's to set. Results as above. */
 int native_read_load(const json_t *doc, struct sample *out, struct native_error *error) MUST_CHECK;
 
 /** An object of strings; results as above. */
-int native_read_map(struct arena *a, const json_t *doc, const char *field, const struct kv **kv, uint32_t *n,
+int native_read_map(struct arena *a,
+                    const json_t *doc,
+                    const char *field,
+                    const struct kv **kv,
+                    uint32_t *n,
                     struct native_error *error) MUST_CHECK;
 
 /** What an API reader sees beside the registration. */

@@ -7,31 +7,35 @@
 #include "registry/native_words.h"
 
 const struct native_word native_tasks[] = {
-    {"chat", TASK_CHAT},     {"completion", TASK_COMPLETION},
+    {"chat", TASK_CHAT},           {"completion", TASK_COMPLETION},
     {"embedding", TASK_EMBEDDING}, {"rerank", TASK_RERANK},
-    {"audio", TASK_AUDIO},   {"image", TASK_IMAGE},
-    {"other", TASK_OTHER},   {NULL, 0},
+    {"audio", TASK_AUDIO},         {"image", TASK_IMAGE},
+    {"other", TASK_OTHER},         {NULL, 0},
 };
 
 const struct native_word native_engines[] = {
-    {"vllm", ENGINE_VLLM},       {"sglang", ENGINE_SGLANG},
-    {"tgi", ENGINE_TGI},         {"tei", ENGINE_TEI},
-    {"llamacpp", ENGINE_LLAMACPP}, {"triton", ENGINE_TRITON},
-    {"ollama", ENGINE_OLLAMA},   {"weir-worker", ENGINE_WEIR_WORKER},
-    {"generic", ENGINE_GENERIC}, {"llama.cpp", ENGINE_LLAMACPP},
+    {"vllm", ENGINE_VLLM},
+    {"sglang", ENGINE_SGLANG},
+    {"tgi", ENGINE_TGI},
+    {"tei", ENGINE_TEI},
+    {"llamacpp", ENGINE_LLAMACPP},
+    {"triton", ENGINE_TRITON},
+    {"ollama", ENGINE_OLLAMA},
+    {"weir-worker", ENGINE_WEIR_WORKER},
+    {"generic", ENGINE_GENERIC},
+    {"llama.cpp", ENGINE_LLAMACPP},
     {NULL, 0},
 };
 
 const struct native_word native_roles[] = {
-    {"unified", ROLE_UNIFIED},       {"prefill", ROLE_PREFILL},
-    {"decode", ROLE_DECODE},         {"group_head", ROLE_GROUP_HEAD},
-    {"group_member", ROLE_GROUP_MEMBER}, {NULL, 0},
+    {"unified", ROLE_UNIFIED},       {"prefill", ROLE_PREFILL},           {"decode", ROLE_DECODE},
+    {"group_head", ROLE_GROUP_HEAD}, {"group_member", ROLE_GROUP_MEMBER}, {NULL, 0},
 };
 
 const struct native_word native_states[] = {
-    {"healthy", REPORTED_HEALTHY},     {"busy", REPORTED_BUSY},
-    {"loading", REPORTED_LOADING},     {"unhealthy", REPORTED_UNHEALTHY},
-    {"draining", REPORTED_DRAINING},   {NULL, 0},
+    {"healthy", REPORTED_HEALTHY},   {"busy", REPORTED_BUSY},
+    {"loading", REPORTED_LOADING},   {"unhealthy", REPORTED_UNHEALTHY},
+    {"draining", REPORTED_DRAINING}, {NULL, 0},
 };
 
 const char *native_word_of(const struct native_word *words, int value)
@@ -122,7 +126,8 @@ static void put_devices(struct buf *out, const struct instance *i)
         before = buf_len(out);
         put_text(out, "\"uuid\":", dev->uuid);
         put_text(out, buf_len(out) > before ? ",\"type\":" : "\"type\":", dev->type);
-        put_known(out, buf_len(out) > before ? ",\"memory_total_bytes\":" : "\"memory_total_bytes\":",
+        put_known(out,
+                  buf_len(out) > before ? ",\"memory_total_bytes\":" : "\"memory_total_bytes\":",
                   dev->memory_total_bytes);
         buf_put_char(out, '}');
     }
@@ -226,7 +231,8 @@ void native_write_view(struct buf *out, const struct record *r, const struct nat
     put_bool(out, ",\"healthy\":", r->instance.healthy);
     put_bool(out, ",\"probation\":", r->instance.probation);
     if (r->kind == RECORD_NATIVE || r->ephemeral) {
-        uint64_t end = r->alive_ns + (r->kind == RECORD_NATIVE ? r->ttl_ns : r->delete_ms * NS_PER_MS);
+        uint64_t end =
+            r->alive_ns + (r->kind == RECORD_NATIVE ? r->ttl_ns : r->delete_ms * NS_PER_MS);
         put_u64(out, ",\"expires_in_ms\":", end > v->now_ns ? (end - v->now_ns) / NS_PER_MS : 0);
     }
     if (v->has_requests)

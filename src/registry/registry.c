@@ -26,7 +26,8 @@ void call_out(const struct call *c, struct buf *out)
 void call_reply(struct call *c, unsigned status, const char *type, struct buf *out)
 {
     if (out->err)
-        http_reply(c->request, 500, "text/plain; charset=utf-8", slice_str("the answer does not fit\n"));
+        http_reply(c->request, 500, "text/plain; charset=utf-8",
+                   slice_str("the answer does not fit\n"));
     else
         http_reply(c->request, status, type, buf_slice(out));
     buf_fini(out);
@@ -105,7 +106,8 @@ static void on_request(void *ctx, struct http_request *request)
     if (request->body.n > REGISTRY_BODY_MAX)
         refuse(&c, 413, "body_too_large", "the body is longer than 1 MiB");
     else if (from_web_page(&c))
-        refuse(&c, 403, "forbidden", "requests from web pages need a registry token to be configured");
+        refuse(&c, 403, "forbidden",
+               "requests from web pages need a registry token to be configured");
     else if (slice_starts(request->path, SLICE("/v1/")))
         native_handle(&c);
     else if (slice_starts(request->path, SLICE("/nacos/")))
@@ -121,7 +123,10 @@ static void on_request(void *ctx, struct http_request *request)
 static const char *const reasons[] = {
     [REASON_NONE] = "none", [REASON_DEREGISTERED] = "deregistered", [REASON_EXPIRED] = "expired"};
 
-static void publish(struct registry *r, enum store_event event, const struct record *record, enum store_reason reason)
+static void publish(struct registry *r,
+                    enum store_event event,
+                    const struct record *record,
+                    enum store_reason reason)
 {
     struct buf data;
 
@@ -140,12 +145,15 @@ static void publish(struct registry *r, enum store_event event, const struct rec
     }
     buf_put_char(&data, '}');
     if (data.err)
-        log_error("registry", "event of %.*s does not fit: %s", SLICE_ARG(record->instance.id), err_text(data.err));
-    watch_publish(&r->watch, event == STORE_UPSERT ? "upsert" : "remove", data.err ? SLICE("{}") : buf_slice(&data));
+        log_error("registry", "event of %.*s does not fit: %s", SLICE_ARG(record->instance.id),
+                  err_text(data.err));
+    watch_publish(&r->watch, event == STORE_UPSERT ? "upsert" : "remove",
+                  data.err ? SLICE("{}") : buf_slice(&data));
     buf_fini(&data);
 }
 
-static void on_event(void *ctx, enum store_event event, const struct record *record, enum store_reason reason)
+static void
+on_event(void *ctx, enum store_event event, const struct record *record, enum store_reason reason)
 {
     struct registry *r = ctx;
 
@@ -191,7 +199,10 @@ static int copy_options(struct registry *r, const struct registry_options *o)
     return make_access_token(r);
 }
 
-int registry_start(struct loop *loop, const struct registry_options *o, struct registry **out, struct net_addr *bound)
+int registry_start(struct loop *loop,
+                   const struct registry_options *o,
+                   struct registry **out,
+                   struct net_addr *bound)
 {
     struct registry *r = mem_zalloc(loop_mem(), sizeof(*r));
     struct net_addr where;

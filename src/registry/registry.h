@@ -37,7 +37,9 @@ struct registry_options {
  * as FILE.bad with a warning; it never keeps the registry from starting.
  * @param bound may be NULL.
  */
-int registry_start(struct loop *loop, const struct registry_options *o, struct registry **out,
+int registry_start(struct loop *loop,
+                   const struct registry_options *o,
+                   struct registry **out,
                    struct net_addr *bound) MUST_CHECK;
 
 /** Stop serving, save what is not saved yet, free all. Tells the sink nothing. */

@@ -20,7 +20,8 @@ struct registry {
     struct registry_options o;
     char *token;
     char *state_file;
-    char access_token[REGISTRY_ACCESS_TOKEN + 1]; /**< what a Nacos login gives; new with each run */
+    char
+        access_token[REGISTRY_ACCESS_TOKEN + 1]; /**< what a Nacos login gives; new with each run */
     struct store store;
     struct watch watch;
     struct state state;
@@ -53,6 +54,9 @@ struct slice call_bearer(const struct call *c);
 bool registry_requests(const struct registry *r, const struct record *record, uint32_t *out);
 
 /** Whole snapshot for a watcher that starts anew: {"seq":N,"endpoints":[...]} appended to out. */
-void native_write_all(const struct registry *r, struct buf *out, struct slice service, struct slice model);
+void native_write_all(const struct registry *r,
+                      struct buf *out,
+                      struct slice service,
+                      struct slice model);
 
 #endif /* WEIR_REGISTRY_REGISTRY_PRIV_H */

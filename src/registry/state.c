@@ -16,9 +16,10 @@
 enum { FILE_MAX = 1 << 30, PATH_TEXT_MAX = 4096 };
 
 static const uint64_t DEBOUNCE_NS = 200 * NS_PER_MS; /* after the first change */
-static const uint64_t PERIOD_NS = 700 * NS_PER_MS;   /* between two saves; with the wait below a second */
-static const uint64_t RETRY_NS = 5 * NS_PER_S;       /* after a failed one */
-static const uint64_t POLL_NS = 5 * NS_PER_MS;       /* is the helper done? */
+static const uint64_t PERIOD_NS =
+    700 * NS_PER_MS;                           /* between two saves; with the wait below a second */
+static const uint64_t RETRY_NS = 5 * NS_PER_S; /* after a failed one */
+static const uint64_t POLL_NS = 5 * NS_PER_MS; /* is the helper done? */
 
 static void on_timer(struct loop_timer *t);
 
@@ -229,7 +230,8 @@ static void put_aside(const struct state *s, const char *why, bool copy)
         return;
     (void)unlink(bad);
     bool kept = copy ? link(s->path, bad) == 0 : rename(s->path, bad) == 0;
-    log_warn("registry", "state file %s: %s; %s %s", s->path, why, kept ? "kept as" : "could not be kept as", bad);
+    log_warn("registry", "state file %s: %s; %s %s", s->path, why,
+             kept ? "kept as" : "could not be kept as", bad);
 }
 
 void state_load(struct state *s, uint64_t now_ns)
@@ -258,5 +260,6 @@ void state_load(struct state *s, uint64_t now_ns)
         put_aside(s, "not a state file of this version, or damaged", false);
     else if (rc || bad)
         put_aside(s, rc ? err_text(rc) : "some entries could not be read", true);
-    log_info("registry", "state file %s: %u instances come back in probation", s->path, s->store->n);
+    log_info("registry", "state file %s: %u instances come back in probation", s->path,
+             s->store->n);
 }

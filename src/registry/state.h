@@ -17,9 +17,9 @@
 struct state {
     struct loop *loop;
     struct store *store;
-    const char *path;  /**< NULL: nothing is saved; borrowed */
+    const char *path; /**< NULL: nothing is saved; borrowed */
     struct loop_timer timer;
-    bool loading;      /**< changes come from the file itself */
+    bool loading; /**< changes come from the file itself */
     bool dirty;
     uint64_t generation; /**< of the content; written into the file */
     uint64_t started_ns; /**< when the last save began */
@@ -49,6 +49,10 @@ void state_write(struct buf *out, const struct store *store, uint64_t generation
  * @param bad entries that were left out.
  * @return 0, WEIR_E_INVALID (not such a file; nothing was restored), WEIR_E_NOMEM.
  */
-int state_read(struct store *store, struct slice text, uint64_t now_ns, uint64_t *generation, uint32_t *bad) MUST_CHECK;
+int state_read(struct store *store,
+               struct slice text,
+               uint64_t now_ns,
+               uint64_t *generation,
+               uint32_t *bad) MUST_CHECK;
 
 #endif /* WEIR_REGISTRY_STATE_H */

@@ -74,8 +74,7 @@ void state_write(struct buf *out, const struct store *store, uint64_t generation
     buf_put_str(out, ",\"generation\":");
     buf_put_u64(out, generation);
     buf_put_str(out, ",\"services\":[");
-    weir_list_foreach(pos, &store->services)
-    {
+    weir_list_foreach (pos, &store->services) {
         const struct service *v = container_of(pos, struct service, node);
         if (!v->kept)
             continue;
@@ -89,8 +88,7 @@ void state_write(struct buf *out, const struct store *store, uint64_t generation
     }
     between = "\n";
     buf_put_str(out, "],\n\"endpoints\":[");
-    weir_list_foreach(pos, &store->records)
-    {
+    weir_list_foreach (pos, &store->records) {
         buf_put_str(out, between);
         put_record(out, container_of(pos, struct record, node));
         between = ",\n";
@@ -104,10 +102,12 @@ static struct slice text_of(const json_t *object, const char *name)
 {
     const json_t *v = json_object_get(object, name);
 
-    return json_is_string(v) ? slice_of(json_string_value(v), json_string_length(v)) : (struct slice){NULL, 0};
+    return json_is_string(v) ? slice_of(json_string_value(v), json_string_length(v))
+                             : (struct slice){NULL, 0};
 }
 
-static int read_nacos(struct arena *a, const json_t *nacos, struct saved_record *saved, struct native_error *e)
+static int
+read_nacos(struct arena *a, const json_t *nacos, struct saved_record *saved, struct native_error *e)
 {
     const json_t *weight = json_object_get(nacos, "client_weight_thousandths");
     const json_t *told = json_object_get(nacos, "told");
@@ -118,13 +118,15 @@ static int read_nacos(struct arena *a, const json_t *nacos, struct saved_record 
     saved->cluster = text_of(nacos, "cluster");
     saved->ephemeral = json_is_true(json_object_get(nacos, "ephemeral"));
     saved->client_enabled = json_is_true(json_object_get(nacos, "client_enabled"));
-    if (!json_is_integer(weight) || json_integer_value(weight) < 0 || json_integer_value(weight) > WEIGHT_MAX)
+    if (!json_is_integer(weight) || json_integer_value(weight) < 0 ||
+        json_integer_value(weight) > WEIGHT_MAX)
         return WEIR_E_INVALID;
     saved->client_weight = (uint32_t)json_integer_value(weight);
     if (!saved->ns.n || saved->ns.n > NACOS_NAMESPACE_MAX || !nacos_cluster_ok(saved->cluster))
         return WEIR_E_INVALID;
     struct slice grouped;
-    if (nacos_grouped(a, saved->grouped, (struct slice){NULL, 0}, &grouped) || !slice_eq(grouped, saved->grouped))
+    if (nacos_grouped(a, saved->grouped, (struct slice){NULL, 0}, &grouped) ||
+        !slice_eq(grouped, saved->grouped))
         return WEIR_E_INVALID;
     return told ? native_read_map(a, told, "told", &saved->told, &saved->n_told, e) : 0;
 }
@@ -174,7 +176,8 @@ static void read_services(struct store *store, const json_t *list, uint32_t *bad
     }
 }
 
-int state_read(struct store *store, struct slice text, uint64_t now_ns, uint64_t *generation, uint32_t *bad)
+int state_read(
+    struct store *store, struct slice text, uint64_t now_ns, uint64_t *generation, uint32_t *bad)
 {
     struct native_error e;
     json_t *file = native_load_json(text, &e);

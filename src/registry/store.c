@@ -13,7 +13,8 @@ enum { RECORD_TEXT_MAX = 4 << 20, KEY_MAX = 2048 };
 
 static bool due_before(const struct heap_node *a, const struct heap_node *b)
 {
-    return container_of(a, struct record, due)->due_ns < container_of(b, struct record, due)->due_ns;
+    return container_of(a, struct record, due)->due_ns <
+           container_of(b, struct record, due)->due_ns;
 }
 
 void store_init(struct store *s, const struct store_options *o)
@@ -62,7 +63,8 @@ static void service_key(struct key_text *k, struct slice ns, struct slice groupe
     key_add(k, grouped);
 }
 
-static void nacos_key(struct key_text *k, struct slice ns, struct slice grouped, struct slice address)
+static void
+nacos_key(struct key_text *k, struct slice ns, struct slice grouped, struct slice address)
 {
     service_key(k, ns, grouped);
     key_add(k, SLICE("\n"));
@@ -96,8 +98,7 @@ struct record *store_find(const struct store *s, struct slice id)
     struct record *first = map_get(&s->addresses, id);
     if (!first || first->kind == RECORD_NACOS)
         return first;
-    weir_list_foreach(pos, &first->same_address)
-    {
+    weir_list_foreach (pos, &first->same_address) {
         r = container_of(pos, struct record, same_address);
         if (r->kind == RECORD_NACOS)
             return r;
@@ -105,7 +106,8 @@ struct record *store_find(const struct store *s, struct slice id)
     return NULL;
 }
 
-struct record *store_find_nacos(const struct store *s, struct slice ns, struct slice grouped, struct slice address)
+struct record *
+store_find_nacos(const struct store *s, struct slice ns, struct slice grouped, struct slice address)
 {
     struct key_text k;
 
@@ -180,7 +182,10 @@ static void service_release(struct store *s, struct service *v)
         service_free(s, v);
 }
 
-int store_service_put(struct store *s, struct slice ns, struct slice grouped, double protect_threshold,
+int store_service_put(struct store *s,
+                      struct slice ns,
+                      struct slice grouped,
+                      double protect_threshold,
                       struct service **out)
 {
     int rc = service_get(s, ns, grouped, out);
@@ -305,7 +310,8 @@ static int name_address(struct record *r)
     return rc;
 }
 
-static int set_metadata(struct store *s, struct record *r, const struct instance *in, enum meta_writer writer)
+static int
+set_metadata(struct store *s, struct record *r, const struct instance *in, enum meta_writer writer)
 {
     bool visible;
     int rc = meta_merge(s->o.mem, NULL, in->metadata, in->n_metadata, writer, &r->meta, &visible);
@@ -316,7 +322,8 @@ static int set_metadata(struct store *s, struct record *r, const struct instance
 }
 
 /** A record outside of every table. */
-static int record_new(struct store *s, enum record_kind kind, const struct instance *in, struct record **out)
+static int
+record_new(struct store *s, enum record_kind kind, const struct instance *in, struct record **out)
 {
     struct record *r = mem_zalloc(s->o.mem, sizeof(*r));
 
@@ -531,7 +538,11 @@ static int set_epoch(struct store *s, struct record *r, const struct record *old
     return 0;
 }
 
-int store_put(struct store *s, const struct native_put *put, uint64_t now_ns, struct record **out, bool *created)
+int store_put(struct store *s,
+              const struct native_put *put,
+              uint64_t now_ns,
+              struct record **out,
+              bool *created)
 {
     struct record *r;
     struct record *old = put->instance->id.p ? store_native(s, put->instance->id) : NULL;
@@ -591,8 +602,9 @@ static int name_nacos(struct record *r, struct slice ns, struct slice grouped)
 /** "llm" for DEFAULT_GROUP, else the grouped name. */
 static struct slice plain_service(struct slice grouped)
 {
-    return slice_starts(grouped, SLICE(NACOS_GROUP "@@")) ? slice_from(grouped, sizeof(NACOS_GROUP "@@") - 1)
-                                                         : grouped;
+    return slice_starts(grouped, SLICE(NACOS_GROUP "@@"))
+               ? slice_from(grouped, sizeof(NACOS_GROUP "@@") - 1)
+               : grouped;
 }
 
 int record_set_cluster(struct store *s, struct record *r, struct slice cluster)
@@ -605,8 +617,13 @@ int record_set_cluster(struct store *s, struct record *r, struct slice cluster)
 }
 
 /** A Nacos record outside of every table. */
-static int nacos_new(struct store *s, struct slice ns, struct slice grouped, struct slice cluster, bool ephemeral,
-                     const struct instance *in, struct record **out)
+static int nacos_new(struct store *s,
+                     struct slice ns,
+                     struct slice grouped,
+                     struct slice cluster,
+                     bool ephemeral,
+                     const struct instance *in,
+                     struct record **out)
 {
     struct record *r;
     struct service *service = store_service(s, ns, grouped);
@@ -650,7 +667,8 @@ int nacos_create(struct store *s, const struct nacos_write *w, uint64_t now_ns, 
                           .n_metadata = w->n_metadata,
                           .epoch = s->next_epoch};
     struct record *r;
-    int rc = nacos_new(s, w->ns, w->grouped, w->cluster, w->has_ephemeral ? w->ephemeral : true, &in, &r);
+    int rc = nacos_new(s, w->ns, w->grouped, w->cluster, w->has_ephemeral ? w->ephemeral : true,
+                       &in, &r);
 
     if (rc)
         return rc;
@@ -778,9 +796,9 @@ int store_restore(struct store *s, const struct saved_record *saved, uint64_t no
 
 void store_fini(struct store *s)
 {
-    weir_list_foreach_safe(pos, &s->records) record_free(s, container_of(pos, struct record, node));
-    weir_list_foreach_safe(pos, &s->services)
-    {
+    weir_list_foreach_safe (pos, &s->records)
+        record_free(s, container_of(pos, struct record, node));
+    weir_list_foreach_safe (pos, &s->services) {
         struct service *v = container_of(pos, struct service, node);
         mem_free(s->o.mem, (char *)(uintptr_t)v->key.p);
         mem_free(s->o.mem, v);

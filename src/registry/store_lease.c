@@ -44,9 +44,12 @@ static uint32_t rule(const struct kv *metadata, uint32_t n, struct slice key, ui
 
 int beat_rules(struct record *r, const struct kv *metadata, uint32_t n)
 {
-    uint32_t interval = rule(metadata, n, SLICE("preserved.heart.beat.interval"), NACOS_BEAT_INTERVAL_MS);
-    uint32_t timeout = rule(metadata, n, SLICE("preserved.heart.beat.timeout"), NACOS_BEAT_TIMEOUT_MS);
-    uint32_t gone = rule(metadata, n, SLICE("preserved.ip.delete.timeout"), NACOS_DELETE_TIMEOUT_MS);
+    uint32_t interval =
+        rule(metadata, n, SLICE("preserved.heart.beat.interval"), NACOS_BEAT_INTERVAL_MS);
+    uint32_t timeout =
+        rule(metadata, n, SLICE("preserved.heart.beat.timeout"), NACOS_BEAT_TIMEOUT_MS);
+    uint32_t gone =
+        rule(metadata, n, SLICE("preserved.ip.delete.timeout"), NACOS_DELETE_TIMEOUT_MS);
 
     if (timeout < interval || gone < interval)
         return WEIR_E_INVALID;
@@ -68,8 +71,12 @@ static bool differs(const struct instance *a, const struct instance *b)
  * Change r into *next with the metadata delta merged. Nothing changes unless everything does.
  * @param noted something that only has to be saved changes too.
  */
-static int apply(struct store *s, struct record *r, struct instance *next, const struct nacos_write *w,
-                 enum meta_writer writer, bool noted)
+static int apply(struct store *s,
+                 struct record *r,
+                 struct instance *next,
+                 const struct nacos_write *w,
+                 enum meta_writer writer,
+                 bool noted)
 {
     struct meta *m = NULL;
     bool visible = false;
@@ -139,7 +146,10 @@ int store_load(struct store *s, struct record *r, const struct sample *load, uin
     return 0;
 }
 
-int store_nacos_register(struct store *s, const struct nacos_write *w, uint64_t now_ns, struct record **out)
+int store_nacos_register(struct store *s,
+                         const struct nacos_write *w,
+                         uint64_t now_ns,
+                         struct record **out)
 {
     struct buf address;
     buf_init(&address, s->o.mem, 1024);
@@ -178,7 +188,8 @@ int store_nacos_register(struct store *s, const struct nacos_write *w, uint64_t 
     next.probation = false;
     uint64_t was_alive = r->alive_ns;
     r->alive_ns = now_ns;
-    rc = apply(s, r, &next, w, META_CLIENT, weight != r->client_weight || enabled != r->client_enabled || moved);
+    rc = apply(s, r, &next, w, META_CLIENT,
+               weight != r->client_weight || enabled != r->client_enabled || moved);
     if (rc) {
         r->alive_ns = was_alive;
         if (moved)
@@ -194,7 +205,10 @@ int store_nacos_register(struct store *s, const struct nacos_write *w, uint64_t 
     return 0;
 }
 
-int store_nacos_beat(struct store *s, struct record *r, const struct nacos_write *w, uint64_t now_ns)
+int store_nacos_beat(struct store *s,
+                     struct record *r,
+                     const struct nacos_write *w,
+                     uint64_t now_ns)
 {
     struct instance next = r->instance;
 
@@ -229,8 +243,11 @@ int store_edit(struct store *s, struct record *r, const struct nacos_write *w)
 
 void store_expire(struct store *s, uint64_t now_ns)
 {
-    while (store_next_due(s) <= now_ns) {
-        struct record *r = container_of(heap_top(&s->due), struct record, due);
+    for (;;) {
+        struct heap_node *top = heap_top(&s->due);
+        if (!top || container_of(top, struct record, due)->due_ns > now_ns)
+            return;
+        struct record *r = container_of(top, struct record, due);
         if (r->kind == RECORD_NATIVE || now_ns >= r->alive_ns + r->delete_ms * NS_PER_MS) {
             store_remove(s, r, REASON_EXPIRED);
             continue;

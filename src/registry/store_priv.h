@@ -5,7 +5,9 @@
 
 #include "registry/store.h"
 
-static inline void store_event(struct store *s, enum store_event event, const struct record *r,
+static inline void store_event(struct store *s,
+                               enum store_event event,
+                               const struct record *r,
                                enum store_reason reason)
 {
     if (s->o.on_event)
@@ -29,7 +31,8 @@ void record_free(struct store *s, struct record *r);
 int record_set_cluster(struct store *s, struct record *r, struct slice cluster) MUST_CHECK;
 
 /** A new Nacos instance; the caller has looked that there is none. */
-int nacos_create(struct store *s, const struct nacos_write *w, uint64_t now_ns, struct record **out) MUST_CHECK;
+int nacos_create(struct store *s, const struct nacos_write *w, uint64_t now_ns, struct record **out)
+    MUST_CHECK;
 
 /** Read the preserved.* keys into r. WEIR_E_INVALID (r unchanged) when a timeout is below the interval. */
 int beat_rules(struct record *r, const struct kv *metadata, uint32_t n) MUST_CHECK;

@@ -19,7 +19,10 @@ struct watcher {
 
 static void on_beat(struct loop_timer *t);
 
-void watch_init(struct watch *w, struct loop *loop, void (*write_all)(void *ctx, struct buf *out), void *ctx)
+void watch_init(struct watch *w,
+                struct loop *loop,
+                void (*write_all)(void *ctx, struct buf *out),
+                void *ctx)
 {
     *w = (struct watch){.loop = loop, .write_all = write_all, .ctx = ctx};
     list_init(&w->watchers);
@@ -67,7 +70,7 @@ static void on_drained(struct http_request *r)
 }
 
 /* Send, or cut a watcher off that does not read. It resumes after the last event it has. */
-static void send(struct watcher *v, struct slice text)
+static void push(struct watcher *v, struct slice text)
 {
     struct http_request *r = v->request;
 
@@ -79,7 +82,8 @@ static void send(struct watcher *v, struct slice text)
 
 static void send_all(struct watch *w, struct slice text)
 {
-    weir_list_foreach_safe(pos, &w->watchers) send(container_of(pos, struct watcher, node), text);
+    weir_list_foreach_safe (pos, &w->watchers)
+        push(container_of(pos, struct watcher, node), text);
 }
 
 static void on_beat(struct loop_timer *t)
@@ -105,8 +109,7 @@ static void forget(struct watch *w)
     while (w->first < w->next)
         drop_oldest(w);
     w->first = ++w->next;
-    weir_list_foreach_safe(pos, &w->watchers)
-    {
+    weir_list_foreach_safe (pos, &w->watchers) {
         struct watcher *v = container_of(pos, struct watcher, node);
         struct http_request *r = v->request;
         watcher_free(v);

@@ -22,9 +22,9 @@ struct watch_event {
 struct watch {
     struct loop *loop;
     struct watch_event log[WATCH_LOG]; /**< ring: the event with number q stands at q % WATCH_LOG */
-    uint64_t first;     /**< number of the oldest event kept */
-    uint64_t next;      /**< number of the next event */
-    size_t bytes;       /**< of text kept */
+    uint64_t first;                    /**< number of the oldest event kept */
+    uint64_t next;                     /**< number of the next event */
+    size_t bytes;                      /**< of text kept */
     struct list watchers;
     uint32_t n_watchers;
     struct loop_timer beat; /**< comments that keep idle streams open */
@@ -33,7 +33,10 @@ struct watch {
     void *ctx;
 };
 
-void watch_init(struct watch *w, struct loop *loop, void (*write_all)(void *ctx, struct buf *out), void *ctx);
+void watch_init(struct watch *w,
+                struct loop *loop,
+                void (*write_all)(void *ctx, struct buf *out),
+                void *ctx);
 /** The server must have been stopped: no watcher is left. */
 void watch_fini(struct watch *w);
 
