@@ -274,7 +274,7 @@ struct walk {
     struct buf text;                   /**< of the string under way */
     struct slice key[WALK_LEVELS + 1]; /**< last key at each level */
     unsigned depth;
-    /** A scalar or the begin of a container below depth; JSON_OBJECT_END and JSON_ARRAY_END after it closed. */
+    /** A scalar or the begin of a container below depth; JSON_SCAN_OBJECT_END and JSON_SCAN_ARRAY_END after it closed. */
     int (*on_item)(struct walk *w, enum json_event event, struct slice text);
     void *ctx;
 };
@@ -292,7 +292,7 @@ static int walk_scalar(struct walk *w, enum json_event event, struct slice text,
     buf_clear(&w->text);
     if (rc)
         return rc;
-    if (event == JSON_KEY) {
+    if (event == JSON_SCAN_KEY) {
         w->key[w->depth] = whole;
         return 0;
     }
@@ -305,27 +305,27 @@ static int walk_event(void *ctx, enum json_event event, struct slice text, bool 
     int rc = 0;
 
     switch (event) {
-    case JSON_OBJECT_BEGIN:
-    case JSON_ARRAY_BEGIN:
+    case JSON_SCAN_OBJECT_BEGIN:
+    case JSON_SCAN_ARRAY_BEGIN:
         if (w->depth <= WALK_LEVELS)
             rc = w->on_item(w, event, absent);
         w->depth++;
         if (w->depth <= WALK_LEVELS)
             w->key[w->depth] = absent;
         return rc;
-    case JSON_OBJECT_END:
-    case JSON_ARRAY_END:
+    case JSON_SCAN_OBJECT_END:
+    case JSON_SCAN_ARRAY_END:
         w->depth--;
         return w->depth <= WALK_LEVELS ? w->on_item(w, event, absent) : 0;
-    case JSON_TRUE:
+    case JSON_SCAN_TRUE:
         return walk_scalar(w, event, SLICE("true"), true);
-    case JSON_FALSE:
+    case JSON_SCAN_FALSE:
         return walk_scalar(w, event, SLICE("false"), true);
-    case JSON_NULL:
+    case JSON_SCAN_NULL:
         return walk_scalar(w, event, SLICE(""), true);
-    case JSON_KEY:
-    case JSON_STRING:
-    case JSON_NUMBER:
+    case JSON_SCAN_KEY:
+    case JSON_SCAN_STRING:
+    case JSON_SCAN_NUMBER:
         break;
     }
     return walk_scalar(w, event, text, last);
@@ -347,19 +347,19 @@ static int walk_json(struct walk *w, struct arena *a, struct slice json)
 
 static bool container(enum json_event e)
 {
-    return e == JSON_OBJECT_BEGIN || e == JSON_ARRAY_BEGIN;
+    return e == JSON_SCAN_OBJECT_BEGIN || e == JSON_SCAN_ARRAY_BEGIN;
 }
 
 static bool closing(enum json_event e)
 {
-    return e == JSON_OBJECT_END || e == JSON_ARRAY_END;
+    return e == JSON_SCAN_OBJECT_END || e == JSON_SCAN_ARRAY_END;
 }
 
 static int metadata_item(struct walk *w, enum json_event event, struct slice text)
 {
     struct map_draft *d = w->ctx;
 
-    if (w->depth == 0 && (event == JSON_OBJECT_BEGIN || closing(event)))
+    if (w->depth == 0 && (event == JSON_SCAN_OBJECT_BEGIN || closing(event)))
         return 0;
     d->error = "metadata must be a JSON object of strings";
     if (w->depth != 1 || container(event))
@@ -402,7 +402,7 @@ static int beat_item(struct walk *w, enum json_event event, struct slice text)
 
     if (w->depth == 0) {
         d->map.error = "beat must be a JSON object";
-        return event == JSON_OBJECT_BEGIN || closing(event) ? 0 : WEIR_E_INVALID;
+        return event == JSON_SCAN_OBJECT_BEGIN || closing(event) ? 0 : WEIR_E_INVALID;
     }
     bool in_metadata = w->depth == 2 && slice_eq(w->key[1], SLICE("metadata"));
     if (in_metadata) {
@@ -425,9 +425,9 @@ static int beat_item(struct walk *w, enum json_event event, struct slice text)
             *wanted[i].to = trim(text).n ? trim(text) : absent;
     if (slice_eq(w->key[1], SLICE("metadata"))) {
         d->map.error = "metadata must be a JSON object of strings";
-        if (event == JSON_OBJECT_BEGIN)
+        if (event == JSON_SCAN_OBJECT_BEGIN)
             b->has_metadata = true;
-        else if (event != JSON_NULL)
+        else if (event != JSON_SCAN_NULL)
             return WEIR_E_INVALID;
     }
     return 0;
@@ -463,11 +463,11 @@ static int target_item(struct walk *w, enum json_event event, struct slice text)
     struct target_draft *d = w->ctx;
 
     if (w->depth == 0)
-        return event == JSON_ARRAY_BEGIN || closing(event) ? 0 : WEIR_E_INVALID;
+        return event == JSON_SCAN_ARRAY_BEGIN || closing(event) ? 0 : WEIR_E_INVALID;
     if (w->depth == 1) {
         if (closing(event))
             return 0;
-        if (event != JSON_OBJECT_BEGIN)
+        if (event != JSON_SCAN_OBJECT_BEGIN)
             return WEIR_E_INVALID;
         if (d->n == NACOS_TARGETS_MAX)
             return WEIR_E_FULL;
