@@ -5,62 +5,100 @@
  * Ledger: what we sent and have not seen end. Raised at the reservation by compare-and-swap within the limit,
  * lowered exactly once per reservation (sched/ledger.h); nothing else writes it: no health check, reload or timer.
  * Sample: written by the one control thread, read by any through a sequence lock (fleet/cell.h writes,
- * sched/row.h reads). Health: written by the control thread (probes) and by loops (passive evidence).
+ * sched/row.h reads). Health: written by the control thread (probes) and by loops (passive evidence),
+ * always through fleet/health.h.
  * A cell lives while the fleet or any reservation holds a reference.
  */
 #ifndef WEIR_MODEL_CELL_T_H
 #define WEIR_MODEL_CELL_T_H
 
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
 #include "model/sample_t.h"
 
-/** Requests in flight at one address, over all generations of it: the concurrency limit counts these. */
+/** Requests in flight at one address, over all generations of it: limits and load count these. */
 struct address_count {
     atomic_uint inflight;
     atomic_uint refs;
 };
 
 enum health {
-    HEALTH_UNKNOWN = 0, /**< not probed yet; not offered, unless its source vouches for it */
+    HEALTH_UNKNOWN = 0, /**< not probed yet; offered only when endpoint.vouched */
     HEALTH_UP,
     HEALTH_DOWN,
 };
 
+/** Bits of cell.health_flags. */
+enum health_flag {
+    HEALTH_SEEN_UP = 1, /**< it was up once, so when every endpoint looks down it may be tried */
+    HEALTH_REFUSED = 2, /**< down because connections fail, not because a probe said so */
+};
+
+/** Bits of cell.known: which numbers of the digest the last sample told. */
+enum cell_known {
+    CELL_KNOWS_UTIL = 1,
+    CELL_KNOWS_BYTES = 2,
+    CELL_KNOWS_TOKENS = 4,
+    CELL_KNOWS_TOTAL = 8,
+};
+
 enum { CELL_SAMPLE_WORDS = (sizeof(struct sample) + 7) / 8 };
 
-struct cell {
-    atomic_uint refs;
-    uint32_t slot;
-    uint32_t generation;
-    struct address_count *address; /**< referenced */
+/** Where cells go whose last reference was dropped: pushed by any thread, emptied whole by the fleet. */
+struct cell_home {
+    _Atomic(struct cell *) dead;
+};
 
-    /* ledger */
-    atomic_uint inflight;         /**< requests reserved and not ended */
-    atomic_ullong prefill_tokens; /**< of requests without a first byte yet */
+struct cell {
+    /* One cache line with all that a pick reads of a typical endpoint. From sample_lock to state it is the
+     * digest of the last sample, under the sequence lock: odd = being written. */
+    alignas(64) struct address_count *address; /**< referenced */
+    atomic_uint sample_lock;
+    atomic_uint
+        excess; /**< reported running + waiting, less what we had in flight there then; at least 0 */
+    atomic_ullong
+        fresh_until_ns; /**< the digest counts before this; UINT64_MAX while leased; 0 = none */
+    atomic_ullong free_bytes;  /**< device memory */
+    atomic_ullong free_tokens; /**< KV capacity less used */
+    atomic_ushort util_bp;
+    atomic_uchar known; /**< enum cell_known */
+    atomic_uchar state; /**< enum reported_state */
+    atomic_int health;  /**< enum health */
+    /* ledger, first part */
     atomic_ullong
         promised_bytes; /**< device memory promised, until the end or until a newer sample shows it */
     atomic_ullong promised_tokens; /**< KV tokens promised, likewise */
 
-    /* sample, by sequence lock: odd = being written */
-    atomic_uint sample_lock;
-    atomic_ullong sample_words[CELL_SAMPLE_WORDS];
+    /* ledger, second part */
+    atomic_uint inflight;         /**< requests reserved and not ended, of this generation */
+    atomic_uint health_flags;     /**< enum health_flag */
+    atomic_ullong prefill_tokens; /**< of requests without a first byte yet */
+    atomic_ullong total_bytes;    /**< digest: device memory */
+    atomic_ullong total_tokens;   /**< digest: KV capacity, known together with free_tokens */
     atomic_ullong
         sample_count; /**< samples published so far; lets a reservation see "a newer sample" cheaply */
 
-    /* health */
-    atomic_int health;              /**< enum health */
     atomic_ullong last_progress_ns; /**< last upstream byte seen by any loop, monotonic */
     atomic_uint
         consecutive_failures; /**< connect failures and answers that broke off, since the last success */
+
+    /** How many pools have waiters that this endpoint might serve; kept by sched/pool.c. A hint for releases. */
+    atomic_uint waiting_pools;
 
     /* lifetime totals, for metrics */
     atomic_ullong requests_total;
     atomic_ullong failures_total;
 
-    /** pools that may hold waiters for this endpoint: a cheap hint, raised while anybody waits */
-    atomic_uint waiting_pools;
+    atomic_ullong
+        sample_words[CELL_SAMPLE_WORDS]; /**< the whole last sample, under the sequence lock */
+
+    atomic_uint refs;
+    uint32_t slot;
+    uint32_t generation;
+    struct cell_home *home;
+    struct cell *next_dead;
 };
 
 #endif /* WEIR_MODEL_CELL_T_H */

@@ -15,15 +15,24 @@ struct decision {
     uint32_t row; /**< index of the chosen row, or DECISION_NOBODY */
     enum rejection
         rejection; /**< why nobody; REJECT_NONE with DECISION_NOBODY: all that fit are full, so wait */
-    uint32_t fit; /**< rows that passed every filter, full or not */
+    uint32_t fit; /**< rows that passed every filter but capacity: full ones count */
 };
+
+/** Values of explain_row.dropped_by besides indexes in sched's filter table. */
+enum { EXPLAIN_KEPT = -1, EXPLAIN_TRIED = -2 };
 
 /** Per row: which filter dropped it, or its score terms. */
 struct explain_row {
     uint32_t slot, generation;
-    int16_t dropped_by;               /**< index in sched's filter table; -1: not dropped */
-    uint64_t terms[POLICY_STEPS_MAX]; /**< as added up, Q16.16 */
-    uint64_t cost;                    /**< Q16.16, saturated; lower is better */
+    int16_t
+        dropped_by; /**< index in sched's filter table; EXPLAIN_KEPT: by none; EXPLAIN_TRIED: excluded */
+    uint64_t terms
+        [POLICY_STEPS_MAX]; /**< per score of the policy, Q16.16, saturated: for people, never compared */
+    uint64_t cost_num,
+        cost_den; /**< what was compared: num/den, lower is better; den is also its share of ties */
+    uint32_t load;   /**< as used */
+    uint64_t weight; /**< millionths: registry weight x gpu weight */
+    uint64_t share; /**< weight x dyn(util), as an endpoint's rightful share; millionths x Q16.16 */
     bool chosen;
 };
 

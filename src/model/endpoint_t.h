@@ -92,7 +92,7 @@ struct endpoint {
     const struct model_ref *models;
     uint32_t n_models;
     bool models_probed; /**< models were learned by asking the endpoint; no source tells them */
-    uint32_t tasks; /**< enum task bits; 0 = not told, so any */
+    uint32_t tasks;     /**< enum task bits; 0 = not told, so any */
     const struct device *devices;
     uint32_t n_devices;
     struct slice gpu_type;       /**< of the first device, or from metadata; absent: unknown */
@@ -101,6 +101,11 @@ struct endpoint {
     bool enabled;
     bool draining;
     bool registry_healthy; /**< what its registry says; false keeps it out */
+    /**
+     * A live lease speaks for it, so it is used before our first probe: some source that describes it set
+     * instance.vouched and not instance.probation. A static URL, or one from saved state, is not vouched for.
+     */
+    bool vouched;
     enum endpoint_role role;
     enum engine_kind engine;
     uint32_t max_concurrency;           /**< 0 = unlimited */

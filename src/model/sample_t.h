@@ -63,7 +63,9 @@ static inline bool sample_has(const struct sample *s, enum sample_field f)
 /** Is it young enough to be used at now_ns? */
 static inline bool sample_fresh(const struct sample *s, uint64_t now_ns)
 {
-    return s->known != 0 && (s->while_leased || now_ns - s->received_ns < s->fresh_for_ns);
+    /* A reader's clock may stand a little before the control thread's: such a sample is new, not old. */
+    return s->known != 0 && (s->while_leased || now_ns <= s->received_ns ||
+                             now_ns - s->received_ns < s->fresh_for_ns);
 }
 
 #endif /* WEIR_MODEL_SAMPLE_T_H */

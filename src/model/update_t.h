@@ -28,7 +28,9 @@ struct instance {
     uint32_t n_devices;
     uint32_t weight; /**< thousandths */
     bool enabled;
-    bool healthy; /**< as the registry says */
+    bool healthy; /**< as the registry says; a source that judges nothing says true */
+    bool
+        vouched; /**< a live lease: usable before the first probe. Registries set it, static lists do not */
     bool draining;
     bool probation; /**< came from saved state: not used until a check passes or it renews */
     enum endpoint_role role;

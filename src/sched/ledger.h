@@ -17,25 +17,35 @@ struct reservation {
     uint64_t bytes;          /**< still promised */
     uint64_t tokens;         /**< still promised */
     uint64_t sample_count;   /**< samples the cell had when promised */
+    bool first_byte;         /**< seen */
 };
 
 /**
- * Raise the ledger, unless the address is at its limit.
+ * Raise the ledger, unless the address is at its limit. The caller's own reference (a snapshot's, a pool's) keeps the
+ * cell alive during the call.
  * @param limit 0 = none. @return 0, or WEIR_E_FULL (nothing changed). Any thread, lock-free.
  */
-int sched_reserve(struct reservation *r, struct cell *c, uint32_t limit, const struct features *f) MUST_CHECK;
+int sched_reserve(struct reservation *r, struct cell *c, uint32_t limit, const struct features *f)
+    MUST_CHECK;
 
-/** First response byte: the prefill is over. Harmless when repeated. */
+/** First response byte: the prefill is over. Harmless when repeated, or on an empty reservation. */
 void sched_first_byte(struct reservation *r);
 
-/** Drop the memory promise if a sample newer by one whole report than the promise already shows it. */
+/**
+ * Drop the memory promise once a newer sample already shows it: the first byte was seen and at least two samples came
+ * since the promise (the first of them may have been taken before the request arrived there). Harmless when repeated.
+ */
 void sched_settle(struct reservation *r);
 
-/** The end, whatever happened. Harmless on an empty reservation. @return the cell, still referenced: the caller offers its capacity and then calls sched_cell_put(); NULL when empty. */
+/**
+ * The end, whatever happened. Harmless on an empty reservation. @return the cell, still referenced: the caller offers
+ * its capacity and then calls sched_cell_put(); NULL when empty.
+ */
 struct cell *sched_release(struct reservation *r) MUST_CHECK;
 
+/** The caller holds a reference already. Any thread. */
 void sched_cell_get(struct cell *c);
-/** Drops a reference; the last one hands the memory back through the fleet's free list (see fleet/cell.h). */
+/** Drops a reference; with the last one the cell goes back to its home, which the fleet empties. Any thread. */
 void sched_cell_put(struct cell *c);
 
 #endif /* WEIR_SCHED_LEDGER_H */

@@ -12,23 +12,71 @@
 #include "model/policy_t.h"
 #include "sched/row.h"
 
-/** Tables of plugins, for conf (names to indexes) and explain (indexes to names). */
+/** Endpoints that were tried already. */
+enum { SCHED_EXCLUDE_MAX = 8 };
+struct sched_exclude {
+    uint32_t n;
+    struct {
+        uint32_t slot, generation;
+    } tried[SCHED_EXCLUDE_MAX];
+};
+
+/** Most members of one pool. */
+enum { SCHED_ROWS_MAX = 4096 };
+
+/** What a pick is made from. Rows stand beside their candidates. */
+struct sched_view {
+    const struct policy *policy;
+    const struct features *features;
+    const struct sched_candidate *candidates;
+    const struct sched_row *rows;
+    uint32_t n;
+    struct slice model;     /**< present: every candidate's `model` is the one of this name */
+    struct sched_need need; /**< filled by sched_pick() */
+};
+
+/** A cost as an exact fraction: equal costs are equal, however they came about. den > 0 is also the share of ties. */
+struct sched_cost {
+    uint64_t num, den;
+};
+
+static inline bool sched_cost_less(struct sched_cost a, struct sched_cost b)
+{
+    return (unsigned __int128)a.num * b.den < (unsigned __int128)b.num * a.den;
+}
+
+/**
+ * Tables of plugins, for conf (names to indexes) and explain (indexes to names). A plugin works on the whole list of
+ * remaining rows at once: fit[] holds their indexes, rising.
+ */
 struct sched_filter {
     const char *name;
     const char *why; /**< words for explain: what it means to be dropped by it */
-    bool (*keep)(const struct policy *p, const struct features *f, const struct sched_row *r);
+    bool passes;     /**< what it drops may fit later: the request waits instead of being refused */
+    bool capacity;   /**< it is about being full */
+    bool reads_body; /**< it looks at the size of the prompt */
+    /** Keep those that pass, in order, in fit[]. @return how many. */
+    uint32_t (*keep)(const struct sched_view *v, uint32_t *fit, uint32_t n);
 };
 struct sched_score {
     const char *name;
-    /** Cost, Q16.16, saturating; lower is better. */
-    uint64_t (*cost)(const struct policy *p, const struct features *f, const struct sched_row *r);
+    bool reads_body;
+    /** costs[i] is of row fit[i]. */
+    void (*cost)(const struct sched_view *v,
+                 const uint32_t *fit,
+                 uint32_t n,
+                 struct sched_cost *costs);
 };
 struct sched_state;
 struct sched_picker {
     const char *name;
-    /** @param rows, costs of the n_fit candidates named by fit[] (indexes). @return index into rows. */
-    uint32_t (*pick)(const struct policy *p, const struct features *f, const struct sched_row *rows,
-                     const uint32_t *fit, uint32_t n_fit, const uint64_t *costs, struct sched_state *state, uint64_t seed);
+    /** @param n above 0. @return index into fit. May move the state on. */
+    uint32_t (*pick)(const struct sched_view *v,
+                     const uint32_t *fit,
+                     uint32_t n,
+                     const struct sched_cost *costs,
+                     struct sched_state *state,
+                     uint64_t seed);
 };
 extern const struct sched_filter sched_filters[];
 extern const uint32_t sched_n_filters;
@@ -39,45 +87,53 @@ extern const uint32_t sched_n_pickers;
 
 /** Fill a policy for one of the built-in names (chain, round_robin, ...) and its accepted synonyms. WEIR_E_NOTFOUND. */
 int sched_policy_named(struct slice name, struct policy *out) MUST_CHECK;
+/** The i-th built-in name, for "nearest known" hints; NULL past the end. Synonyms are not listed. */
+const char *sched_policy_name(uint32_t i);
 /** Recompute policy.hash after a change. */
 void sched_policy_seal(struct policy *p);
-/** Does the policy read anything from the body beyond the model (prompt size, session from body fields)? */
+/** Does the policy read anything from the body beyond the model (the size of the prompt)? */
 bool sched_policy_reads_body(const struct policy *p);
 
-/** Rotation and ring of one pool; survives snapshots for the endpoints that stay. */
+/** Rotation of one pool; survives snapshots for the endpoints that stay. */
 int sched_state_new(const struct mem *mem, struct sched_state **out) MUST_CHECK;
 void sched_state_free(struct sched_state *s);
-/** The pool's members changed. Allocates; cost O(members). Per-endpoint credit of those that stay is kept. */
-int sched_state_members(struct sched_state *s, const struct policy *p, const struct member *members,
-                        const uint32_t *indexes, uint32_t n) MUST_CHECK;
+/**
+ * The pool's members changed. Allocates; cost O(members). Credit of those that stay (slot and generation) is kept.
+ * @param c sorted by slot. On failure nothing changed.
+ */
+int sched_state_members(struct sched_state *s,
+                        const struct sched_candidate *c,
+                        uint32_t n) MUST_CHECK;
 
-/** Endpoints that were tried already. */
-enum { SCHED_EXCLUDE_MAX = 8 };
-struct sched_exclude {
-    uint32_t n;
-    struct {
-        uint32_t slot, generation;
-    } tried[SCHED_EXCLUDE_MAX];
-};
-
-enum { SCHED_ROWS_MAX = 4096 };
-
-/** Work space of one pick, one per thread; about 24 bytes a row. */
+/** Work space of one pick, one per thread; about 70 bytes a row. Zeroed = empty. */
 struct sched_scratch {
     struct sched_row *rows;
     uint32_t *fit;
-    uint64_t *costs;
+    struct sched_cost *costs;
     uint32_t cap;
 };
+/** Room for at least n rows. On failure what was there stays. */
+int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32_t n) MUST_CHECK;
+void sched_scratch_fini(struct sched_scratch *s, const struct mem *mem);
 
 /**
  * Filter, score, pick. Pure but for `state` (rotation), which it moves on only when somebody was chosen.
+ * @param v its rows may be scratch->rows. need is filled here.
  * @param exclude may be NULL.
- * @param why NULL, or n explain rows to fill.
+ * @param why NULL, or v->n explain rows to fill.
  * Thread: whoever holds the pool's lock. Cost: O(n), no allocation.
  */
-void sched_pick(const struct policy *p, const struct features *f, const struct sched_row *rows, uint32_t n,
-                const struct sched_exclude *exclude, struct sched_state *state, uint64_t seed, struct sched_scratch *scratch,
-                struct decision *out, struct explain_row *why);
+void sched_pick(struct sched_view *v,
+                const struct sched_exclude *exclude,
+                struct sched_state *state,
+                uint64_t seed,
+                struct sched_scratch *scratch,
+                struct decision *out,
+                struct explain_row *why);
+
+/** Would sched_pick() choose somebody? Moves nothing. */
+bool sched_fits(struct sched_view *v,
+                const struct sched_exclude *exclude,
+                struct sched_scratch *scratch);
 
 #endif /* WEIR_SCHED_PICK_H */

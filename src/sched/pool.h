@@ -26,17 +26,22 @@
 
 struct sched_pool;
 
-/** One waiting request; embed it. features, exclude and reservation must outlive the wait. */
+/**
+ * One waiting request; embed it, zeroed. The caller sets the first four before sched_pool_enqueue(); features, exclude
+ * and reservation must outlive the wait. The rest belongs to the pool.
+ */
 struct sched_waiter {
-    struct heap_node node; /**< in the queue while at != 0 */
     const struct features *features;
-    const struct sched_exclude *exclude;
-    struct reservation *reservation; /**< filled by the grant */
+    const struct sched_exclude *exclude; /**< may be NULL */
+    struct reservation *reservation;     /**< filled by the grant */
+    uint64_t tenant_tokens; /**< the tenant's counter when it came; 0 without tenants */
+    struct heap_node node;  /**< in the queue while at != 0 */
+    struct heap_node
+        rise; /**< in the heap of those that rise, likewise; not in it at the highest class */
     uint64_t arrived_ns;
-    uint64_t order;        /**< arrival number */
-    uint64_t tenant_tokens; /**< the tenant's counter when it came */
-    uint8_t class_now;     /**< after ageing */
-    uint64_t rise_ns;      /**< when it rises next */
+    uint64_t order;    /**< arrival number */
+    uint8_t class_now; /**< after ageing */
+    uint64_t rise_ns;  /**< when it rises next */
 };
 
 struct sched_pool_options {
@@ -46,26 +51,50 @@ struct sched_pool_options {
 };
 
 int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out) MUST_CHECK;
-/** The queue must be empty. */
+/** The queue must be empty. NULL is allowed. */
 void sched_pool_free(struct sched_pool *p);
 
-/** Take the members from a snapshot if it is newer than what the pool has. Holds references on their cells. */
-int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct slice model) MUST_CHECK;
+/** Another policy or queue size. Waiters stay, also those beyond a smaller size. On failure nothing changed. */
+int sched_pool_reconfigure(struct sched_pool *p,
+                           const struct policy *policy,
+                           const struct route_queue *queue) MUST_CHECK;
+
+/**
+ * Take the members from a snapshot if it is newer than what the pool has. Holds references on their cells, but only
+ * borrows endpoints: call it with the caller's current snapshot before admit, offer and explain (a comparison when
+ * nothing changed). An endpoint that lists no model serves none: it is a member of pools of any model only.
+ * @param model absent: any model, every enabled member. @return 0; WEIR_E_NOMEM or WEIR_E_FULL (more than
+ * SCHED_ROWS_MAX members): the pool stays as it was.
+ */
+int sched_pool_refresh(struct sched_pool *p,
+                       const struct snapshot *s,
+                       struct slice model) MUST_CHECK;
 
 /** Is this endpoint generation a member? Cost: O(log n). */
 bool sched_pool_has(const struct sched_pool *p, uint32_t slot, uint32_t generation);
 
 /**
- * Pick and reserve for a new request. Never jumps the queue: while others wait, the answer is "wait".
+ * Pick and reserve for a new request. Never jumps the queue: while somebody waits who could be served now, the answer
+ * is "wait". Waiters that fit nowhere at present do not block it.
+ * @param scratch at least sched_pool_members() rows.
  * @param d out: chosen endpoint's row is resolved to `chosen`; or the rejection.
  * @param chosen out: the endpoint and cell reserved. Valid until the next refresh; copy what is kept.
  * @return 0 = reserved; WEIR_E_AGAIN = all that fit are full (enqueue or refuse); WEIR_E_NOTFOUND = rejected, see d->rejection.
  */
-int sched_pool_admit(struct sched_pool *p, const struct features *f, const struct sched_exclude *exclude, uint64_t now_ns,
-                     uint64_t seed, struct sched_scratch *scratch, struct reservation *r, struct member *chosen,
+int sched_pool_admit(struct sched_pool *p,
+                     const struct features *f,
+                     const struct sched_exclude *exclude,
+                     uint64_t now_ns,
+                     uint64_t seed,
+                     struct sched_scratch *scratch,
+                     struct reservation *r,
+                     struct member *chosen,
                      struct decision *d) MUST_CHECK;
 
-/** Queue a request that sched_pool_admit() told to wait. WEIR_E_FULL when the queue is at its size. No allocation. */
+/**
+ * Queue a request that sched_pool_admit() told to wait. WEIR_E_FULL when the queue is at its size. No allocation.
+ * Then call sched_pool_offer() once: capacity may have come free, unseen, between the admit and this.
+ */
 int sched_pool_enqueue(struct sched_pool *p, struct sched_waiter *w, uint64_t now_ns) MUST_CHECK;
 
 /** Take a waiter out; harmless when it is not in the queue. */
@@ -76,15 +105,26 @@ void sched_pool_cancel(struct sched_pool *p, struct sched_waiter *w);
  * A waiter that fits nowhere at present does not block those behind it that fit (looks at most 64 deep).
  * @param chosen out, as in admit. @return the waiter, out of the queue with its reservation raised; NULL when none.
  */
-struct sched_waiter *sched_pool_offer(struct sched_pool *p, uint64_t now_ns, uint64_t seed, struct sched_scratch *scratch,
+struct sched_waiter *sched_pool_offer(struct sched_pool *p,
+                                      uint64_t now_ns,
+                                      uint64_t seed,
+                                      struct sched_scratch *scratch,
                                       struct member *chosen);
 
 uint32_t sched_pool_waiting(const struct sched_pool *p);
 /** Members now, for metrics and /v1/models. */
 uint32_t sched_pool_members(const struct sched_pool *p);
 
-/** Same question without reserving, with reasons. @param why n rows as sched_pool_members(). */
-void sched_pool_explain(struct sched_pool *p, const struct features *f, uint64_t now_ns, uint64_t seed,
-                        struct sched_scratch *scratch, struct decision *d, struct explain_row *why);
+/** The i-th member, as in explain rows. Endpoint borrowed from the snapshot of the last refresh. */
+struct member sched_pool_member(const struct sched_pool *p, uint32_t i);
+
+/** Same question without reserving or moving the rotation, with reasons. @param why n rows as sched_pool_members(). */
+void sched_pool_explain(struct sched_pool *p,
+                        const struct features *f,
+                        uint64_t now_ns,
+                        uint64_t seed,
+                        struct sched_scratch *scratch,
+                        struct decision *d,
+                        struct explain_row *why);
 
 #endif /* WEIR_SCHED_POOL_H */

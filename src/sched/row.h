@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file One candidate of a pick, as plain numbers: all that filters, scores and picks may look at. */
+/**
+ * @file One candidate of a pick, as plain numbers: all that filters, scores and picks may look at.
+ * What changes rarely stands in struct sched_candidate (made when members change), what changes with every request
+ * or report in struct sched_row (made for each pick): small, because a pick fills one for every member.
+ */
 #ifndef WEIR_SCHED_ROW_H
 #define WEIR_SCHED_ROW_H
 
@@ -8,31 +12,47 @@
 
 #include "model/cell_t.h"
 #include "model/endpoint_t.h"
+#include "model/features_t.h"
 #include "model/policy_t.h"
 #include "model/snapshot_t.h"
 
-/** Filled by sched_row_fill(); a logged decision carries these values. Unknown numbers have their flag false. */
-struct sched_row {
-    const struct endpoint *endpoint; /**< identity; borrowed */
-    struct cell *cell;               /**< for the reservation only, never read by filters, scores or picks */
+/** Bits of sched_candidate.flags and sched_row.flags. */
+enum sched_flag {
+    SCHED_ENABLED = 1 << 0,  /**< enabled, weight above 0, not draining, healthy for its registry */
+    SCHED_VOUCHED = 1 << 1,  /**< endpoint.vouched */
+    SCHED_TOKENS = 1 << 2,   /**< its engine preallocates: free KV tokens decide, when known */
+    SCHED_FRESH = 1 << 3,    /**< row: the sample counts */
+    SCHED_HAS_UTIL = 1 << 4, /**< row: util_bp is known */
+    SCHED_HAS_BYTES = 1 << 5,   /**< row: free_bytes is known */
+    SCHED_HAS_KV = 1 << 6,      /**< row: free_tokens is known */
+    SCHED_LAST_RESORT = 1 << 7, /**< row: down by probes, but it was up once */
+};
+
+/** The slow half. Borrowed pointers live as long as the snapshot they came from. */
+struct sched_candidate {
+    struct cell *cell; /**< for filling rows and the reservation; never read by plugins */
+    uint64_t weight;   /**< millionths: registry weight x gpu weight, both in thousandths */
+    uint64_t hash;     /**< of the authority: the same in every process */
+    uint32_t limit;    /**< max_concurrency; 0 = none */
+    uint16_t flags;    /**< enum sched_flag, the first three */
     uint32_t slot, generation;
-    uint32_t inflight;         /**< our ledger */
-    uint32_t address_inflight; /**< over all generations: what the limit counts */
-    uint32_t limit;            /**< 0 = none */
-    uint32_t load;             /**< ledger + max(0, reported - our own when it reported); design section 3 */
-    uint64_t weight;           /**< thousandths: registry weight x gpu weight */
-    uint64_t dyn_weight;       /**< weight x dyn(util), thousandths */
-    uint32_t gpu_util_bp;
-    bool has_gpu_util;
-    bool fresh;                /**< the sample counts */
-    bool has_free;             /**< free_* says what is left, promises subtracted */
-    bool counts_tokens;        /**< free and need are KV tokens; else bytes */
-    uint64_t free_bytes;
-    uint64_t free_tokens;
-    uint64_t total_bytes;      /**< 0 = unknown */
-    uint32_t waiting;          /**< reported */
-    uint8_t health;            /**< enum health */
-    uint8_t state;             /**< enum reported_state; healthy when unknown */
+    uint64_t total_bytes;            /**< endpoint.memory_total_bytes; 0 = unknown */
+    const struct endpoint *endpoint; /**< identity */
+    const struct model_ref *model;   /**< of the pool's model; NULL: pool of any model */
+};
+
+/** The fast half; a logged decision carries these values. */
+struct sched_row {
+    uint64_t free_bytes;   /**< promises subtracted */
+    uint64_t free_tokens;  /**< likewise */
+    uint64_t total_bytes;  /**< 0 = unknown */
+    uint64_t total_tokens; /**< known with free_tokens */
+    uint32_t inflight;     /**< our ledger at this address: what the limit counts */
+    uint32_t load; /**< inflight + max(0, reported - our own when it reported); design section 3 */
+    uint16_t util_bp;
+    uint16_t flags; /**< enum sched_flag */
+    uint8_t health; /**< enum health */
+    uint8_t state;  /**< enum reported_state; healthy when unknown */
 };
 
 /** dyn(util) of a policy, Q16.16: 1.0 when the utilization is unknown. Linear between points, flat outside. */
@@ -41,10 +61,30 @@ uint32_t sched_dyn(const struct policy *p, uint32_t util_bp, bool known);
 /** The gpu weight of a type, thousandths; WEIGHT_ONE when not listed. */
 uint32_t sched_gpu_weight(const struct policy *p, struct slice gpu_type);
 
-/** Copy a cell's last sample. Any thread; retries while a writer is at work. */
+/** weight x dyn(util), saturated at UINT64_MAX: the rightful share of an endpoint. */
+uint64_t
+sched_share(const struct policy *p, const struct sched_candidate *c, const struct sched_row *r);
+
+/** Copy a cell's last sample. Any thread; retries while a writer is at work. sample.known is 0 before the first. */
 void sched_sample_read(struct cell *c, struct sample *out);
 
-/** Fill one row from a member. Any thread. Cost: constant. */
-void sched_row_fill(const struct member *m, const struct policy *p, uint64_t now_ns, struct sched_row *row);
+/** @param model the pool's model; absent: any. */
+void sched_candidate_fill(const struct member *m,
+                          const struct policy *p,
+                          struct slice model,
+                          struct sched_candidate *out);
+
+/** Any thread. Cost: constant. */
+void sched_row_fill(const struct sched_candidate *c, uint64_t now_ns, struct sched_row *row);
+
+/** What a request needs of memory, in both currencies; 0 = not known, so everything fits. */
+struct sched_need {
+    uint64_t bytes;  /**< X-Required-Memory, else tokens x the model's KV bytes per token */
+    uint64_t tokens; /**< prompt + output, else X-Required-Memory over the KV bytes per token */
+    bool
+        explicit_bytes; /**< the client said so: bytes are compared even where tokens would decide */
+    uint64_t kv_bytes_per_token;
+};
+struct sched_need sched_need_of(const struct features *f);
 
 #endif /* WEIR_SCHED_ROW_H */

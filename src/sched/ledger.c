@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file The ledger: atomics raised within the limit and lowered exactly once. See model/cell_t.h for who else looks. */
+#include "sched/ledger.h"
+
+#include "base/bug.h"
+#include "sched/row.h"
+
+/* Whatever a client claims to need, promises must not wrap: 2^40 bytes or tokens are beyond any endpoint already. */
+enum { PROMISE_BITS = 40 };
+static const uint64_t PROMISE_MAX = UINT64_C(1) << PROMISE_BITS;
+
+static bool raise_within(atomic_uint *count, uint32_t limit)
+{
+    unsigned now = atomic_load_explicit(count, memory_order_relaxed);
+
+    do {
+        if (limit != 0 && now >= limit)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(count, &now, now + 1, memory_order_acq_rel,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+static void lower(atomic_ullong *count, uint64_t by)
+{
+    if (by != 0)
+        BUG_ON(atomic_fetch_sub_explicit(count, by, memory_order_acq_rel) < by);
+}
+
+static void raise(atomic_ullong *count, uint64_t by)
+{
+    if (by != 0)
+        atomic_fetch_add_explicit(count, by, memory_order_acq_rel);
+}
+
+int sched_reserve(struct reservation *r, struct cell *c, uint32_t limit, const struct features *f)
+{
+    struct sched_need need = sched_need_of(f);
+
+    BUG_ON(r->cell);
+    if (!raise_within(&c->address->inflight, limit))
+        return WEIR_E_FULL;
+    sched_cell_get(c);
+    *r = (struct reservation){
+        .cell = c,
+        .prefill_tokens = MIN(f->prompt_tokens, PROMISE_MAX),
+        .bytes = MIN(need.bytes, PROMISE_MAX),
+        .tokens = MIN(need.tokens, PROMISE_MAX),
+        .sample_count = atomic_load_explicit(&c->sample_count, memory_order_acquire),
+    };
+    atomic_fetch_add_explicit(&c->inflight, 1, memory_order_acq_rel);
+    raise(&c->prefill_tokens, r->prefill_tokens);
+    raise(&c->promised_bytes, r->bytes);
+    raise(&c->promised_tokens, r->tokens);
+    atomic_fetch_add_explicit(&c->requests_total, 1, memory_order_relaxed);
+    return 0;
+}
+
+void sched_first_byte(struct reservation *r)
+{
+    if (!r->cell)
+        return;
+    lower(&r->cell->prefill_tokens, r->prefill_tokens);
+    r->prefill_tokens = 0;
+    r->first_byte = true;
+}
+
+static void drop_promise(struct reservation *r)
+{
+    lower(&r->cell->promised_bytes, r->bytes);
+    lower(&r->cell->promised_tokens, r->tokens);
+    r->bytes = r->tokens = 0;
+}
+
+void sched_settle(struct reservation *r)
+{
+    if (r->cell && r->first_byte &&
+        atomic_load_explicit(&r->cell->sample_count, memory_order_acquire) - r->sample_count >= 2)
+        drop_promise(r);
+}
+
+struct cell *sched_release(struct reservation *r)
+{
+    struct cell *c = r->cell;
+
+    if (!c)
+        return NULL;
+    lower(&c->prefill_tokens, r->prefill_tokens);
+    drop_promise(r);
+    BUG_ON(atomic_fetch_sub_explicit(&c->inflight, 1, memory_order_acq_rel) == 0);
+    /* Last, and sequentially consistent: whoever releases looks at waiting_pools after this, whoever waits raised it
+     * before looking for room. One of the two sees the other. */
+    BUG_ON(atomic_fetch_sub(&c->address->inflight, 1) == 0);
+    *r = (struct reservation){0};
+    return c;
+}
+
+void sched_cell_get(struct cell *c)
+{
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+}
+
+void sched_cell_put(struct cell *c)
+{
+    unsigned before = atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel);
+
+    BUG_ON(before == 0);
+    if (before != 1)
+        return;
+    /* Only pushes and take-alls happen on this stack, so a stale head cannot be mistaken for a fresh one. */
+    c->next_dead = atomic_load_explicit(&c->home->dead, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&c->home->dead, &c->next_dead, c,
+                                                  memory_order_release, memory_order_relaxed)) {
+    }
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file The pick: filter by filter, then costs, then one of those left; and the reason when nobody is. */
+#include "sched/pick.h"
+
+#include "base/bug.h"
+#include "sched/plugin.h"
+
+int sched_state_new(const struct mem *mem, struct sched_state **out)
+{
+    struct sched_state *s = mem_zalloc(mem, sizeof(*s));
+
+    if (!s)
+        return WEIR_E_NOMEM;
+    s->mem = mem;
+    *out = s;
+    return 0;
+}
+
+void sched_state_free(struct sched_state *s)
+{
+    if (!s)
+        return;
+    mem_free(s->mem, s->credit);
+    mem_free(s->mem, s->saved);
+    mem_free(s->mem, s->who);
+    mem_free(s->mem, s);
+}
+
+struct sched_mark sched_state_save(struct sched_state *s)
+{
+    if (s->n)
+        memcpy(s->saved, s->credit, s->n * sizeof(*s->credit));
+    return (struct sched_mark){s->last_slot, s->any_last};
+}
+
+void sched_state_restore(struct sched_state *s, struct sched_mark m)
+{
+    if (s->n)
+        memcpy(s->credit, s->saved, s->n * sizeof(*s->credit));
+    s->last_slot = m.last_slot;
+    s->any_last = m.any_last;
+}
+
+int sched_state_members(struct sched_state *s, const struct sched_candidate *c, uint32_t n)
+{
+    int64_t *credit = mem_array(s->mem, n, sizeof(*credit));
+    int64_t *saved = mem_array(s->mem, n, sizeof(*saved));
+    struct sched_who *who = mem_array(s->mem, n, sizeof(*who));
+
+    if (!credit || !saved || !who) {
+        mem_free(s->mem, credit);
+        mem_free(s->mem, saved);
+        mem_free(s->mem, who);
+        return WEIR_E_NOMEM;
+    }
+    uint32_t old = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        who[i] = (struct sched_who){c[i].slot, c[i].generation};
+        while (old < s->n && s->who[old].slot < c[i].slot)
+            old++;
+        if (old < s->n && s->who[old].slot == c[i].slot &&
+            s->who[old].generation == c[i].generation)
+            credit[i] = s->credit[old];
+    }
+    mem_free(s->mem, s->credit);
+    mem_free(s->mem, s->saved);
+    mem_free(s->mem, s->who);
+    s->credit = credit;
+    s->saved = saved;
+    s->who = who;
+    s->n = n;
+    return 0;
+}
+
+int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32_t n)
+{
+    struct sched_scratch bigger = {.cap = n};
+
+    if (n <= s->cap)
+        return 0;
+    bigger.rows = mem_array(mem, n, sizeof(*bigger.rows));
+    bigger.fit = mem_array(mem, n, sizeof(*bigger.fit));
+    bigger.costs = mem_array(mem, n, sizeof(*bigger.costs));
+    if (!bigger.rows || !bigger.fit || !bigger.costs) {
+        sched_scratch_fini(&bigger, mem);
+        return WEIR_E_NOMEM;
+    }
+    sched_scratch_fini(s, mem);
+    *s = bigger;
+    return 0;
+}
+
+void sched_scratch_fini(struct sched_scratch *s, const struct mem *mem)
+{
+    mem_free(mem, s->rows);
+    mem_free(mem, s->fit);
+    mem_free(mem, s->costs);
+    *s = (struct sched_scratch){0};
+}
+
+static bool tried(const struct sched_exclude *x, const struct sched_candidate *c)
+{
+    for (uint32_t i = 0; x && i < x->n; i++)
+        if (x->tried[i].slot == c->slot && x->tried[i].generation == c->generation)
+            return true;
+    return false;
+}
+
+/* A cost as Q32.32, saturated: how costs of several scores are added. */
+static uint64_t fixed(struct sched_cost c, unsigned bits)
+{
+    unsigned __int128 q = ((unsigned __int128)c.num << bits) / c.den;
+
+    return q > UINT64_MAX ? UINT64_MAX : (uint64_t)q;
+}
+
+static uint64_t saturating_add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* One score keeps its exact fractions. Several are added in fixed point: a sum has no other exact common form of
+ * bounded size, and their weights are a matter of taste anyway. */
+static void add_costs(const struct sched_view *v,
+                      const uint32_t *fit,
+                      uint32_t n,
+                      struct sched_cost *costs,
+                      struct explain_row *why)
+{
+    const struct policy *p = v->policy;
+    struct sched_cost part[64];
+
+    if (p->n_scores == 1) {
+        sched_scores[p->scores[0].plugin].cost(v, fit, n, costs);
+        for (uint32_t i = 0; why && i < n; i++)
+            why[fit[i]].terms[0] = fixed(costs[i], 16);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        costs[i] = (struct sched_cost){0, 1};
+    for (uint32_t k = 0; k < p->n_scores; k++)
+        for (uint32_t from = 0; from < n; from += ARRAY_LEN(part)) {
+            uint32_t m = MIN(n - from, (uint32_t)ARRAY_LEN(part));
+            sched_scores[p->scores[k].plugin].cost(v, fit + from, m, part);
+            for (uint32_t i = 0; i < m; i++) {
+                unsigned __int128 term =
+                    ((unsigned __int128)fixed(part[i], 32) * p->scores[k].q16) >> 16;
+                uint64_t q32 = term > UINT64_MAX ? UINT64_MAX : (uint64_t)term;
+                costs[from + i].num = saturating_add(costs[from + i].num, q32);
+                if (why)
+                    why[fit[from + i]].terms[k] = q32 >> 16;
+            }
+        }
+}
+
+/* Why nobody: more than any endpoint has at all, or simply nobody there. */
+static enum rejection reason(const struct sched_view *v)
+{
+    bool all_too_small = v->n > 0;
+
+    for (uint32_t i = 0; i < v->n && all_too_small; i++)
+        all_too_small = sched_memory_never(v, i);
+    return all_too_small ? REJECT_EXCEEDS_FLEET_MEMORY : REJECT_NO_ENDPOINT;
+}
+
+static void explain_start(const struct sched_view *v, struct explain_row *why)
+{
+    for (uint32_t i = 0; i < v->n; i++)
+        why[i] = (struct explain_row){
+            .slot = v->candidates[i].slot,
+            .generation = v->candidates[i].generation,
+            .dropped_by = EXPLAIN_TRIED,
+            .load = v->rows[i].load,
+            .weight = v->candidates[i].weight,
+            .share = sched_share(v->policy, &v->candidates[i], &v->rows[i]),
+        };
+}
+
+static void
+explain_filter(struct explain_row *why, const uint32_t *fit, uint32_t n, int16_t dropped_by)
+{
+    for (uint32_t i = 0; i < n; i++)
+        why[fit[i]].dropped_by = dropped_by;
+}
+
+/* All filters in order. @return how many are left in fit[]. @param out fit and rejection are set. */
+static uint32_t filter_all(struct sched_view *v,
+                           const struct sched_exclude *exclude,
+                           uint32_t *fit,
+                           struct decision *out,
+                           struct explain_row *why)
+{
+    const struct policy *p = v->policy;
+    uint32_t n = 0;
+    bool may_fit_later = false;
+    bool counted = false;
+
+    v->need = sched_need_of(v->features);
+    *out = (struct decision){.row = DECISION_NOBODY};
+    for (uint32_t i = 0; i < v->n; i++)
+        if (!exclude || !exclude->n || !tried(exclude, &v->candidates[i]))
+            fit[n++] = i;
+    for (uint32_t k = 0; k < p->n_filters; k++) {
+        const struct sched_filter *filter = &sched_filters[p->filters[k]];
+        if (filter->capacity && !counted) {
+            out->fit = n;
+            counted = true;
+        }
+        if (why)
+            explain_filter(why, fit, n, (int16_t)p->filters[k]);
+        uint32_t kept = filter->keep(v, fit, n);
+        if (filter->passes && kept < n)
+            may_fit_later = true;
+        n = kept;
+    }
+    if (why)
+        explain_filter(why, fit, n, EXPLAIN_KEPT);
+    if (!counted)
+        out->fit = n;
+    if (n == 0 && !may_fit_later)
+        out->rejection = reason(v);
+    return n;
+}
+
+bool sched_fits(struct sched_view *v,
+                const struct sched_exclude *exclude,
+                struct sched_scratch *scratch)
+{
+    struct decision d;
+
+    BUG_ON(v->n > scratch->cap);
+    return filter_all(v, exclude, scratch->fit, &d, NULL) > 0;
+}
+
+void sched_pick(struct sched_view *v,
+                const struct sched_exclude *exclude,
+                struct sched_state *state,
+                uint64_t seed,
+                struct sched_scratch *scratch,
+                struct decision *out,
+                struct explain_row *why)
+{
+    const uint32_t *fit = scratch->fit;
+
+    BUG_ON(v->n > scratch->cap || state->n != v->n);
+    if (why)
+        explain_start(v, why);
+    uint32_t n = filter_all(v, exclude, scratch->fit, out, why);
+    if (n == 0)
+        return;
+    add_costs(v, fit, n, scratch->costs, why);
+    uint32_t chosen = sched_pickers[v->policy->pick].pick(v, fit, n, scratch->costs, state, seed);
+    BUG_ON(chosen >= n);
+    out->row = fit[chosen];
+    for (uint32_t i = 0; why && i < n; i++) {
+        why[fit[i]].cost_num = scratch->costs[i].num;
+        why[fit[i]].cost_den = scratch->costs[i].den;
+        why[fit[i]].chosen = i == chosen;
+    }
+}

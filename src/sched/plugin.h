@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file The plugins, each in a file of its name; plugins.c is the one place that lists them. Private to the room. */
+#ifndef WEIR_SCHED_PLUGIN_H
+#define WEIR_SCHED_PLUGIN_H
+
+#include "base/prng.h"
+#include "sched/pick.h"
+
+/** Rotation of a pool. Parallel arrays over its candidates. */
+struct sched_state {
+    const struct mem *mem;
+    uint32_t n;
+    int64_t *credit; /**< of smooth weighted round robin; they sum to 0 while membership stays */
+    int64_t *saved;  /**< room for a copy of credit */
+    struct sched_who {
+        uint32_t slot, generation;
+    } * who;
+    uint32_t last_slot; /**< chosen last by round_robin */
+    bool any_last;
+};
+
+/** Remember the rotation and go back to it: an explanation must not take anybody's turn. */
+struct sched_mark {
+    uint32_t last_slot;
+    bool any_last;
+};
+struct sched_mark sched_state_save(struct sched_state *s);
+void sched_state_restore(struct sched_state *s, struct sched_mark m);
+
+uint32_t sched_filter_usable(const struct sched_view *v, uint32_t *fit, uint32_t n);
+uint32_t sched_filter_model(const struct sched_view *v, uint32_t *fit, uint32_t n);
+uint32_t sched_filter_context(const struct sched_view *v, uint32_t *fit, uint32_t n);
+uint32_t sched_filter_memory_total(const struct sched_view *v, uint32_t *fit, uint32_t n);
+uint32_t sched_filter_memory(const struct sched_view *v, uint32_t *fit, uint32_t n);
+uint32_t sched_filter_memory_known(const struct sched_view *v, uint32_t *fit, uint32_t n);
+uint32_t sched_filter_concurrency(const struct sched_view *v, uint32_t *fit, uint32_t n);
+
+void sched_score_load(const struct sched_view *v,
+                      const uint32_t *fit,
+                      uint32_t n,
+                      struct sched_cost *costs);
+void sched_score_dynamic_load(const struct sched_view *v,
+                              const uint32_t *fit,
+                              uint32_t n,
+                              struct sched_cost *costs);
+
+uint32_t sched_pick_lowest(const struct sched_view *v,
+                           const uint32_t *fit,
+                           uint32_t n,
+                           const struct sched_cost *costs,
+                           struct sched_state *state,
+                           uint64_t seed);
+uint32_t sched_pick_power_of_two(const struct sched_view *v,
+                                 const uint32_t *fit,
+                                 uint32_t n,
+                                 const struct sched_cost *costs,
+                                 struct sched_state *state,
+                                 uint64_t seed);
+uint32_t sched_pick_random(const struct sched_view *v,
+                           const uint32_t *fit,
+                           uint32_t n,
+                           const struct sched_cost *costs,
+                           struct sched_state *state,
+                           uint64_t seed);
+uint32_t sched_pick_weighted_random(const struct sched_view *v,
+                                    const uint32_t *fit,
+                                    uint32_t n,
+                                    const struct sched_cost *costs,
+                                    struct sched_state *state,
+                                    uint64_t seed);
+uint32_t sched_pick_round_robin(const struct sched_view *v,
+                                const uint32_t *fit,
+                                uint32_t n,
+                                const struct sched_cost *costs,
+                                struct sched_state *state,
+                                uint64_t seed);
+uint32_t sched_pick_weighted_round_robin(const struct sched_view *v,
+                                         const uint32_t *fit,
+                                         uint32_t n,
+                                         const struct sched_cost *costs,
+                                         struct sched_state *state,
+                                         uint64_t seed);
+uint32_t sched_pick_consistent_hash(const struct sched_view *v,
+                                    const uint32_t *fit,
+                                    uint32_t n,
+                                    const struct sched_cost *costs,
+                                    struct sched_state *state,
+                                    uint64_t seed);
+
+/** Largest weight the rotation works with, so that SCHED_ROWS_MAX of them cannot overflow a credit. */
+#define SCHED_CREDIT_MAX (INT64_C(1) << 50)
+
+/** What a row of an explicit or estimated need has room for; see filter_memory.c. */
+enum sched_room { ROOM_UNKNOWN, ROOM_FITS, ROOM_FULL };
+enum sched_room sched_memory_room(const struct sched_view *v, uint32_t row);
+/** Is the explicit need above all the memory the endpoint has, as far as that is known? */
+bool sched_memory_never(const struct sched_view *v, uint32_t row);
+
+#endif /* WEIR_SCHED_PLUGIN_H */

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file The one table of plugins. Indexes stand in compiled policies; names stand in configs, logs and explanations. */
+#include "base/bug.h"
+#include "sched/plugin.h"
+
+const struct sched_filter sched_filters[] = {
+    {.name = "usable",
+     .why = "disabled, weight 0, draining, not healthy, or loading",
+     .keep = sched_filter_usable},
+    {.name = "model",
+     .why = "does not have this model, version or task",
+     .keep = sched_filter_model},
+    {.name = "context",
+     .why = "context too short for prompt and output, while others are long enough",
+     .reads_body = true,
+     .keep = sched_filter_context},
+    {.name = "memory_total",
+     .why = "needs more memory than the endpoint has at all",
+     .keep = sched_filter_memory_total},
+    {.name = "memory",
+     .why = "not enough free memory now",
+     .passes = true,
+     .reads_body = true,
+     .keep = sched_filter_memory},
+    {.name = "concurrency",
+     .why = "at its limit of concurrent requests",
+     .passes = true,
+     .capacity = true,
+     .keep = sched_filter_concurrency},
+    {.name = "memory_known",
+     .why = "free memory unknown, while others are known to fit",
+     .reads_body = true,
+     .keep = sched_filter_memory_known},
+};
+const uint32_t sched_n_filters = ARRAY_LEN(sched_filters);
+
+const struct sched_score sched_scores[] = {
+    {.name = "load", .cost = sched_score_load},
+    {.name = "dynamic_load", .cost = sched_score_dynamic_load},
+};
+const uint32_t sched_n_scores = ARRAY_LEN(sched_scores);
+
+const struct sched_picker sched_pickers[] = {
+    {.name = "lowest", .pick = sched_pick_lowest},
+    {.name = "power_of_two", .pick = sched_pick_power_of_two},
+    {.name = "random", .pick = sched_pick_random},
+    {.name = "weighted_random", .pick = sched_pick_weighted_random},
+    {.name = "round_robin", .pick = sched_pick_round_robin},
+    {.name = "weighted_round_robin", .pick = sched_pick_weighted_round_robin},
+    {.name = "consistent_hash", .pick = sched_pick_consistent_hash},
+};
+const uint32_t sched_n_pickers = ARRAY_LEN(sched_pickers);

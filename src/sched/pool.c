@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file A pool: members from a snapshot, rotation, queue; admit, offer and explain are picks over its rows. */
+#include "sched/pool.h"
+
+#include "base/bug.h"
+#include "sched/plugin.h"
+
+enum {
+    OFFER_DEPTH = 64,     /* waiters looked at in one offer */
+    RESERVE_ATTEMPTS = 8, /* picks that may lose their place to another thread */
+};
+
+struct sched_pool {
+    const struct mem *mem;
+    const struct policy *policy;
+    struct route_queue options;
+    struct sched_state *state;
+    struct sched_candidate *candidates; /* sorted by slot */
+    uint32_t n;
+    bool refreshed;
+    uint64_t snapshot_seq;
+    struct slice model; /* borrowed with the candidates; absent: any */
+    uint64_t longest;   /* largest context of a member; UINT64_MAX when one is unknown */
+    struct heap queue;  /* best waiter on top */
+    struct heap risers; /* the same waiters but those of the highest class, by rise_ns */
+    uint64_t arrivals;
+};
+
+static const struct sched_waiter *waiter_of(const struct heap_node *node)
+{
+    return container_of(node, struct sched_waiter, node);
+}
+
+static bool before(const struct heap_node *x, const struct heap_node *y)
+{
+    const struct sched_waiter *a = waiter_of(x);
+    const struct sched_waiter *b = waiter_of(y);
+    /* No deadline is later than any. */
+    uint64_t a_deadline = a->features->deadline_ns - 1;
+    uint64_t b_deadline = b->features->deadline_ns - 1;
+
+    if (a->class_now != b->class_now)
+        return a->class_now < b->class_now;
+    if (a->tenant_tokens != b->tenant_tokens)
+        return a->tenant_tokens < b->tenant_tokens;
+    if (a_deadline != b_deadline)
+        return a_deadline < b_deadline;
+    return a->order < b->order;
+}
+
+static bool rises_before(const struct heap_node *x, const struct heap_node *y)
+{
+    return container_of(x, struct sched_waiter, rise)->rise_ns <
+           container_of(y, struct sched_waiter, rise)->rise_ns;
+}
+
+int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out)
+{
+    struct sched_pool *p = mem_zalloc(o->mem, sizeof(*p));
+
+    if (!p)
+        return WEIR_E_NOMEM;
+    p->mem = o->mem;
+    p->policy = o->policy;
+    p->options = *o->queue;
+    heap_init(&p->queue, o->mem, before);
+    heap_init(&p->risers, o->mem, rises_before);
+    int rc = sched_state_new(o->mem, &p->state);
+    if (rc == 0)
+        rc = heap_reserve(&p->queue, o->queue->size);
+    if (rc == 0)
+        rc = heap_reserve(&p->risers, o->queue->size);
+    if (rc) {
+        sched_pool_free(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+/* Tell the endpoints' releases that somebody here would like to know. */
+static void hint(const struct sched_candidate *c, uint32_t n, bool waiting)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (waiting)
+            atomic_fetch_add(&c[i].cell->waiting_pools, 1);
+        else
+            BUG_ON(atomic_fetch_sub(&c[i].cell->waiting_pools, 1) == 0);
+    }
+}
+
+static void drop_members(struct sched_pool *p)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        sched_cell_put(p->candidates[i].cell);
+    mem_free(p->mem, p->candidates);
+    p->candidates = NULL;
+    p->n = 0;
+}
+
+void sched_pool_free(struct sched_pool *p)
+{
+    if (!p)
+        return;
+    BUG_ON(p->queue.n != 0);
+    drop_members(p);
+    sched_state_free(p->state);
+    heap_fini(&p->queue);
+    heap_fini(&p->risers);
+    mem_free(p->mem, p);
+}
+
+int sched_pool_reconfigure(struct sched_pool *p,
+                           const struct policy *policy,
+                           const struct route_queue *queue)
+{
+    int rc = heap_reserve(&p->queue, queue->size);
+    if (rc == 0)
+        rc = heap_reserve(&p->risers, queue->size);
+    if (rc)
+        return rc;
+    p->policy = policy;
+    p->options = *queue;
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct member m = {p->candidates[i].endpoint, p->candidates[i].cell};
+        sched_candidate_fill(&m, policy, p->model, &p->candidates[i]);
+    }
+    return 0;
+}
+
+/* The members of this pool in a snapshot, as indexes; for "any model" all enabled ones. */
+static uint32_t collect(const struct snapshot *s,
+                        const struct snapshot_model *m,
+                        const struct policy *policy,
+                        struct slice model,
+                        struct sched_candidate *out)
+{
+    uint32_t n = 0;
+
+    if (m) {
+        for (; n < m->n_members; n++)
+            sched_candidate_fill(&s->members[m->members[n]], policy, model, &out[n]);
+        return n;
+    }
+    for (uint32_t i = 0; i < s->n_members; i++)
+        if (s->members[i].endpoint->enabled)
+            sched_candidate_fill(&s->members[i], policy, model, &out[n++]);
+    return n;
+}
+
+static uint64_t longest_context(const struct sched_candidate *c, uint32_t n)
+{
+    uint64_t longest = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (!c[i].model || c[i].model->max_model_len == 0)
+            return UINT64_MAX;
+        longest = MAX(longest, c[i].model->max_model_len);
+    }
+    return longest;
+}
+
+int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct slice model)
+{
+    const struct snapshot_model *m = model.p ? model_find(s, model) : NULL;
+    uint32_t n = 0;
+
+    if (p->refreshed && s->seq <= p->snapshot_seq)
+        return 0;
+    if (m) {
+        model = m->id;
+        n = m->n_members;
+    } else if (!model.p) {
+        for (uint32_t i = 0; i < s->n_members; i++)
+            n += s->members[i].endpoint->enabled;
+    }
+    if (n > SCHED_ROWS_MAX)
+        return WEIR_E_FULL;
+    struct sched_candidate *fresh = NULL;
+    if (n) {
+        fresh = mem_array(p->mem, n, sizeof(*fresh));
+        if (!fresh)
+            return WEIR_E_NOMEM;
+        BUG_ON(collect(s, m, p->policy, model, fresh) != n);
+    }
+    int rc = sched_state_members(p->state, fresh, n);
+    if (rc) {
+        mem_free(p->mem, fresh);
+        return rc;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        sched_cell_get(fresh[i].cell);
+    if (p->queue.n) {
+        hint(fresh, n, true);
+        hint(p->candidates, p->n, false);
+    }
+    drop_members(p);
+    p->candidates = fresh;
+    p->n = n;
+    p->longest = longest_context(fresh, n);
+    p->model = m ? model : slice_of(NULL, 0);
+    p->snapshot_seq = s->seq;
+    p->refreshed = true;
+    return 0;
+}
+
+bool sched_pool_has(const struct sched_pool *p, uint32_t slot, uint32_t generation)
+{
+    uint32_t low = 0;
+    uint32_t high = p->n;
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (p->candidates[mid].slot < slot)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < p->n && p->candidates[low].slot == slot &&
+           p->candidates[low].generation == generation;
+}
+
+static struct sched_view
+view(const struct sched_pool *p, const struct features *f, struct sched_scratch *scratch)
+{
+    return (struct sched_view){
+        .policy = p->policy,
+        .features = f,
+        .candidates = p->candidates,
+        .rows = scratch->rows,
+        .n = p->n,
+        .model = p->model,
+    };
+}
+
+static void fill_rows(const struct sched_pool *p, uint64_t now_ns, struct sched_scratch *scratch)
+{
+    BUG_ON(p->n > scratch->cap);
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (i + 8 < p->n) {
+            __builtin_prefetch(p->candidates[i + 8].cell);
+            __builtin_prefetch((const char *)p->candidates[i + 8].cell + 64);
+        }
+        sched_row_fill(&p->candidates[i], now_ns, &scratch->rows[i]);
+    }
+}
+
+/* Pick and reserve from rows already filled. A place lost to another thread is seen and another pick made. */
+static int pick_and_reserve(struct sched_pool *p,
+                            const struct features *f,
+                            const struct sched_exclude *exclude,
+                            uint64_t now_ns,
+                            uint64_t seed,
+                            struct sched_scratch *scratch,
+                            struct reservation *r,
+                            struct member *chosen,
+                            struct decision *d)
+{
+    struct sched_view v = view(p, f, scratch);
+
+    for (uint32_t attempt = 0; attempt < RESERVE_ATTEMPTS; attempt++) {
+        sched_pick(&v, exclude, p->state, seed, scratch, d, NULL);
+        if (d->row == DECISION_NOBODY)
+            return d->rejection == REJECT_NONE ? WEIR_E_AGAIN : WEIR_E_NOTFOUND;
+        const struct sched_candidate *c = &p->candidates[d->row];
+        if (sched_reserve(r, c->cell, c->limit, f) == 0) {
+            *chosen = (struct member){c->endpoint, c->cell};
+            return 0;
+        }
+        sched_row_fill(c, now_ns, &scratch->rows[d->row]);
+    }
+    d->row = DECISION_NOBODY;
+    return WEIR_E_AGAIN;
+}
+
+static void age(struct sched_pool *p, uint64_t now_ns)
+{
+    for (;;) {
+        struct heap_node *top = heap_top(&p->risers);
+        struct sched_waiter *w = top ? container_of(top, struct sched_waiter, rise) : NULL;
+        if (!w || w->rise_ns > now_ns)
+            return;
+        w->class_now--;
+        heap_update(&p->queue, &w->node);
+        w->rise_ns = w->rise_ns > UINT64_MAX - p->options.age_ns ? UINT64_MAX
+                                                                 : w->rise_ns + p->options.age_ns;
+        if (w->class_now == PRIORITY_HIGHEST)
+            heap_remove(&p->risers, &w->rise);
+        else
+            heap_update(&p->risers, &w->rise);
+    }
+}
+
+static bool any_room(const struct sched_pool *p, const struct sched_scratch *scratch)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        if ((scratch->rows[i].flags & SCHED_ENABLED) &&
+            (p->candidates[i].limit == 0 || scratch->rows[i].inflight < p->candidates[i].limit))
+            return true;
+    return false;
+}
+
+/* What one waiter could not get, another with no smaller need and the same other wishes cannot get either. */
+struct hopeless {
+    const struct features *f; /* NULL: none yet */
+    struct sched_need need;
+};
+
+/* Beyond the longest context the context filter prefers nobody: there a larger need may find more endpoints. */
+static bool within_context(const struct sched_pool *p, const struct features *f)
+{
+    return f->prompt_tokens <= p->longest && f->output_tokens <= p->longest - f->prompt_tokens;
+}
+
+static bool
+hopeless_too(const struct sched_pool *p, const struct hopeless *h, const struct features *f)
+{
+    if (!h->f)
+        return false;
+    struct sched_need need = sched_need_of(f);
+    return within_context(p, f) &&
+           f->prompt_tokens + f->output_tokens >= h->f->prompt_tokens + h->f->output_tokens &&
+           need.explicit_bytes == h->need.explicit_bytes && need.bytes >= h->need.bytes &&
+           need.tokens >= h->need.tokens && need.kv_bytes_per_token == h->need.kv_bytes_per_token &&
+           slice_eq(f->model, h->f->model) && slice_eq(f->version, h->f->version) &&
+           f->task == h->f->task;
+}
+
+struct grant {
+    uint64_t now_ns, seed;
+    struct member *chosen; /* NULL: only look whether somebody could be served */
+};
+
+static bool serve(struct sched_pool *p,
+                  struct sched_waiter *w,
+                  struct sched_scratch *scratch,
+                  const struct grant *g)
+{
+    struct decision d;
+
+    if (g->chosen)
+        return pick_and_reserve(p, w->features, w->exclude, g->now_ns, g->seed, scratch,
+                                w->reservation, g->chosen, &d) == 0;
+    struct sched_view v = view(p, w->features, scratch);
+    return sched_fits(&v, w->exclude, scratch);
+}
+
+/* The first waiter in order that is served. Those before it are set aside for the length of the look and keep their
+ * place, because the order depends on nothing but themselves. */
+static struct sched_waiter *
+first_served(struct sched_pool *p, struct sched_scratch *scratch, const struct grant *g)
+{
+    struct heap_node *aside[OFFER_DEPTH];
+    struct sched_waiter *found = NULL;
+    struct hopeless hopeless = {0};
+    uint32_t n = 0;
+
+    age(p, g->now_ns);
+    if (!any_room(p, scratch))
+        return NULL;
+    while (n < OFFER_DEPTH && heap_top(&p->queue)) {
+        struct heap_node *top = heap_top(&p->queue);
+        struct sched_waiter *w = container_of(top, struct sched_waiter, node);
+        if (!hopeless_too(p, &hopeless, w->features)) {
+            if (serve(p, w, scratch, g)) {
+                found = w;
+                break;
+            }
+            if (within_context(p, w->features) && (!w->exclude || w->exclude->n == 0))
+                hopeless = (struct hopeless){w->features, sched_need_of(w->features)};
+        }
+        heap_remove(&p->queue, top);
+        aside[n++] = top;
+    }
+    while (n > 0)
+        BUG_ON(heap_push(&p->queue, aside[--n]) != 0); /* the room was theirs */
+    return found;
+}
+
+int sched_pool_admit(struct sched_pool *p,
+                     const struct features *f,
+                     const struct sched_exclude *exclude,
+                     uint64_t now_ns,
+                     uint64_t seed,
+                     struct sched_scratch *scratch,
+                     struct reservation *r,
+                     struct member *chosen,
+                     struct decision *d)
+{
+    struct grant look = {now_ns, seed, NULL};
+
+    fill_rows(p, now_ns, scratch);
+    if (p->queue.n && first_served(p, scratch, &look)) {
+        *d = (struct decision){.row = DECISION_NOBODY};
+        return WEIR_E_AGAIN;
+    }
+    return pick_and_reserve(p, f, exclude, now_ns, seed, scratch, r, chosen, d);
+}
+
+int sched_pool_enqueue(struct sched_pool *p, struct sched_waiter *w, uint64_t now_ns)
+{
+    uint8_t class = w->features->priority;
+
+    BUG_ON(w->node.at != 0 || w->rise.at != 0 || w->reservation->cell);
+    if (p->queue.n >= p->options.size)
+        return WEIR_E_FULL;
+    if (class == 0)
+        class = PRIORITY_DEFAULT;
+    w->class_now = MIN(class, (uint8_t)PRIORITY_LOWEST);
+    w->arrived_ns = now_ns;
+    w->order = p->arrivals++;
+    w->rise_ns = now_ns + p->options.age_ns;
+    BUG_ON(heap_push(&p->queue, &w->node) != 0);
+    if (p->options.age_ns != 0 && w->class_now > PRIORITY_HIGHEST)
+        BUG_ON(heap_push(&p->risers, &w->rise) != 0);
+    if (p->queue.n == 1)
+        hint(p->candidates, p->n, true);
+    return 0;
+}
+
+void sched_pool_cancel(struct sched_pool *p, struct sched_waiter *w)
+{
+    if (w->node.at == 0)
+        return;
+    heap_remove(&p->queue, &w->node);
+    if (w->rise.at != 0)
+        heap_remove(&p->risers, &w->rise);
+    if (p->queue.n == 0)
+        hint(p->candidates, p->n, false);
+}
+
+struct sched_waiter *sched_pool_offer(struct sched_pool *p,
+                                      uint64_t now_ns,
+                                      uint64_t seed,
+                                      struct sched_scratch *scratch,
+                                      struct member *chosen)
+{
+    struct grant grant = {now_ns, seed, chosen};
+
+    if (p->queue.n == 0)
+        return NULL;
+    fill_rows(p, now_ns, scratch);
+    struct sched_waiter *w = first_served(p, scratch, &grant);
+    if (w)
+        sched_pool_cancel(p, w);
+    return w;
+}
+
+uint32_t sched_pool_waiting(const struct sched_pool *p)
+{
+    return p->queue.n;
+}
+
+uint32_t sched_pool_members(const struct sched_pool *p)
+{
+    return p->n;
+}
+
+struct member sched_pool_member(const struct sched_pool *p, uint32_t i)
+{
+    BUG_ON(i >= p->n);
+    return (struct member){p->candidates[i].endpoint, p->candidates[i].cell};
+}
+
+void sched_pool_explain(struct sched_pool *p,
+                        const struct features *f,
+                        uint64_t now_ns,
+                        uint64_t seed,
+                        struct sched_scratch *scratch,
+                        struct decision *d,
+                        struct explain_row *why)
+{
+    struct sched_view v = view(p, f, scratch);
+
+    fill_rows(p, now_ns, scratch);
+    struct sched_mark mark = sched_state_save(p->state);
+    sched_pick(&v, NULL, p->state, seed, scratch, d, why);
+    sched_state_restore(p->state, mark);
+}

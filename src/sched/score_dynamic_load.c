@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file Score dynamic_load: requests there per weight x dyn(GPU utilization), the cost of policy `chain`. */
+#include "sched/plugin.h"
+
+void sched_score_dynamic_load(const struct sched_view *v,
+                              const uint32_t *fit,
+                              uint32_t n,
+                              struct sched_cost *costs)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sched_row *r = &v->rows[fit[i]];
+        uint64_t share = sched_share(v->policy, &v->candidates[fit[i]], r);
+        /* A curve may go down to 0: such an endpoint is the last choice, not a division by 0. */
+        costs[i] = (struct sched_cost){r->load, share ? share : 1};
+    }
+}
