@@ -8,7 +8,7 @@
  */
 #include "proxy/exchange.h"
 
-enum { BLOCK = 4096, NAME_MAX_ESCAPED = 6 * PEEK_TEXT_MAX + 2 };
+enum { BLOCK = 4096 };
 
 struct finder {
     unsigned depth;
@@ -47,44 +47,57 @@ static int on_event(void *ctx, enum json_event event, struct slice text, bool la
     return 0;
 }
 
+/* The next value of "model" from *at on. @return false when there is none, or the rest is no JSON. */
+static bool
+find_next(struct json_scan *scan, struct finder *f, struct slice body, size_t *at, size_t *from)
+{
+    f->model_next = f->done = f->other = false;
+    for (;;) {
+        struct json_scan before = *scan;
+        struct finder f_before = *f;
+        size_t n = MIN((size_t)BLOCK, body.n - *at);
+        if (n == 0)
+            return false;
+        int rc = wire_json_scan(scan, body.p + *at, n);
+        if (f->model_next || f->done || f->other) {
+            *scan = before;
+            *f = f_before;
+            break;
+        }
+        if (rc)
+            return false;
+        *at += n;
+    }
+    /* Byte by byte: to the end of the key, then to the end of its value. */
+    while (*at < body.n && !f->model_next)
+        if (wire_json_scan(scan, body.p + (*at)++, 1) != 0)
+            return false;
+    while (*at < body.n && body.p[*at] != '"' && !f->other)
+        if (wire_json_scan(scan, body.p + (*at)++, 1) != 0)
+            return false;
+    *from = *at;
+    while (*at < body.n && !f->done && !f->other)
+        if (wire_json_scan(scan, body.p + (*at)++, 1) != 0)
+            return false;
+    return f->done || f->other;
+}
+
 bool alias_find_json(struct slice body, size_t *from, size_t *to)
 {
     struct finder f = {.key_is_model = true};
     struct json_scan scan;
     size_t at = 0;
+    size_t start;
+    bool found = false;
 
     wire_json_init(&scan, on_event, &f);
-    for (;;) {
-        struct json_scan before = scan;
-        struct finder f_before = f;
-        size_t n = MIN((size_t)BLOCK, body.n - at);
-        if (n == 0)
-            return false;
-        int rc = wire_json_scan(&scan, body.p + at, n);
-        if (f.model_next || f.done || f.other) {
-            scan = before;
-            f = f_before;
-            break;
-        }
-        if (rc)
-            return false;
-        at += n;
+    /* Of a key that stands twice the last counts. */
+    while (find_next(&scan, &f, body, &at, &start)) {
+        found = f.done;
+        *from = start;
+        *to = at;
     }
-    /* Byte by byte: to the end of the key, then to the end of its value. */
-    while (at < body.n && !f.model_next && !f.done && !f.other)
-        if (wire_json_scan(&scan, body.p + at++, 1) != 0)
-            return false;
-    while (at < body.n && body.p[at] != '"' && !f.done && !f.other)
-        if (wire_json_scan(&scan, body.p + at++, 1) != 0)
-            return false;
-    if (f.done || f.other || at == body.n)
-        return false;
-    *from = at;
-    while (at < body.n && at - *from < NAME_MAX_ESCAPED && !f.done)
-        if (wire_json_scan(&scan, body.p + at++, 1) != 0)
-            return false;
-    *to = at;
-    return f.done;
+    return found;
 }
 
 /* Does this part's head say name="model"? filename= does not count. */

@@ -10,16 +10,7 @@
 #include "base/num.h"
 #include "loop/log.h"
 #include "proxy/exchange.h"
-
-static void count_failure(struct exchange *x)
-{
-    struct cell *cell = x->reservation.cell;
-
-    if (!cell)
-        return;
-    atomic_fetch_add_explicit(&cell->consecutive_failures, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&cell->failures_total, 1, memory_order_relaxed);
-}
+#include "sched/evidence.h"
 
 static bool budget(struct exchange *x)
 {
@@ -67,7 +58,6 @@ void attempt_start(struct exchange *x)
         attempt_connect_failed(x, WEIR_E_NOTFOUND);
         return;
     }
-    atomic_fetch_add_explicit(&x->reservation.cell->requests_total, 1, memory_order_relaxed);
     if (!x->fresh_only && upstream_take(x)) {
         exchange_send(x);
         return;
@@ -83,8 +73,10 @@ void attempt_connect_failed(struct exchange *x, int error)
     uint64_t now = loop_now(x->lane->loop);
     uint64_t missed;
 
-    if (error != WEIR_E_NOTFOUND)
-        count_failure(x);
+    if (error != WEIR_E_NOTFOUND && x->reservation.cell &&
+        sched_saw_connect_failure(x->reservation.cell) && x->target)
+        log_warn("proxy", "endpoint=%.*s is down: connections to it fail",
+                 SLICE_ARG(x->target->id));
     if (x->target && log_limit_pass(&limit, now, NS_PER_S, &missed))
         log_warn("proxy", "cannot connect to endpoint=%.*s: %s (said %llu times less)",
                  SLICE_ARG(x->target->id), err_text(error), (unsigned long long)missed);
@@ -109,7 +101,7 @@ void attempt_broke(struct exchange *x)
         attempt_start(x);
         return;
     }
-    count_failure(x);
+    sched_saw_failure(x->reservation.cell);
     if (untouched && (x->idempotent || x->route->retry.retry_unsafe) && !x->retried_failed &&
         budget(x)) {
         x->retried_failed = true;

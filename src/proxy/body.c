@@ -167,9 +167,8 @@ void body_found(struct exchange *x)
         if (x->complete && !s->json.broken && peek_end(&s->json) != 0)
             s->json.broken = true;
         peek_features(&s->json, &x->f);
-    } else if (!x->f.model.p && found->model.present && !found->model.too_long) {
-        x->f.model = slice_of(found->model.bytes, found->model.n);
-        x->f.stream = found->stream;
+    } else {
+        peek_found_features(found, s->form.complete, &x->f);
     }
     /* The scanner goes back to the lane: what is used later must be ours. */
     if (x->f.model.p && x->f.model.p != x->named && x->f.model.n <= sizeof(x->named)) {
@@ -189,7 +188,7 @@ int body_rename_model(struct exchange *x, struct slice model)
     size_t to;
     const struct multipart *form = x->scan && x->scan->multipart ? &x->scan->form : NULL;
 
-    if (form ? !alias_find_form(body, slice_of(form->boundary, form->boundary_len), &from, &to)
+    if (form ? !alias_find_form(body, slice_of(form->delimiter, form->delimiter_len), &from, &to)
              : !alias_find_json(body, &from, &to))
         return WEIR_E_NOTFOUND;
     buf_init(&changed, loop_mem(), x->body.max);

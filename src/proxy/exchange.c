@@ -80,7 +80,7 @@ void exchange_release(struct lane *l, struct reservation *r)
 
     if (!cell)
         return;
-    offer_cell(&l->asker, cell->slot, cell->generation);
+    offer_cell(&l->asker, cell);
     sched_cell_put(cell);
 }
 

@@ -301,7 +301,7 @@ void relay_end_of_stream(struct exchange *x, bool clean);
 
 /* offer.c */
 /** Endpoint `cell` may have room: offer it to pools with waiters, in rotation. */
-void offer_cell(struct asker *a, uint32_t slot, uint32_t generation);
+void offer_cell(struct asker *a, const struct cell *cell);
 /** Offer to every pool with waiters (its members changed). */
 void offer_all(struct asker *a);
 /** Offer to one pool: somebody just queued there. */

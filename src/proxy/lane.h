@@ -129,8 +129,9 @@ struct proxy {
     void (*drained)(void *ctx);
     void *drained_ctx;
 
-    bool *reads_body; /**< per route: its policy looks into the body beyond the model */
-    bool closing;     /**< proxy_free() is at work: grant nothing */
+    bool *reads_body;   /**< per route: its policy looks into the body beyond the model */
+    bool *uses_session; /**< per route: its policy picks by session */
+    bool closing;       /**< proxy_free() is at work: grant nothing */
     unsigned n_lanes;
     struct lane *lanes;
 };

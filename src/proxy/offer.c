@@ -4,9 +4,9 @@
  * join), the pools with waiters that contain it are offered it in rotation, one pool lock at a time. A grant is
  * posted to the waiter's loop; a waiter that is gone by then gives it back (exchange_granted()).
  *
- * No wake-up is lost: who queues raises n_waiting and then tries once more to be served (exchange_decide()); who
- * releases lowers the ledger and then looks at n_waiting. Both are sequentially consistent, so one of the two sees
- * the other.
+ * No wake-up is lost: who queues raises waiting_pools of the members, then lists its pool, then tries once more to be
+ * served (exchange_decide()); who releases lowers the ledger and then looks at waiting_pools. Both are sequentially
+ * consistent, so one of the two sees the other.
  */
 #include "proxy/exchange.h"
 
@@ -67,10 +67,10 @@ static void offer(struct asker *a, bool any, uint32_t slot, uint32_t generation)
     }
 }
 
-void offer_cell(struct asker *a, uint32_t slot, uint32_t generation)
+void offer_cell(struct asker *a, const struct cell *cell)
 {
-    if (atomic_load(&a->proxy->n_waiting) > 0)
-        offer(a, false, slot, generation);
+    if (atomic_load(&cell->waiting_pools) > 0)
+        offer(a, false, cell->slot, cell->generation);
 }
 
 void offer_all(struct asker *a)

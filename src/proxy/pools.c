@@ -96,7 +96,8 @@ bool pool_enter(struct asker *a, struct pool *p)
         p->seq = s->seq;
         atomic_store_explicit(&p->members, sched_pool_members(p->sched), memory_order_relaxed);
     }
-    if (s && p->usable)
+    if (s && p->usable &&
+        sched_scratch_reserve(&a->scratch, a->proxy->mem, sched_pool_members(p->sched)) == 0)
         return true;
     atomic_store_explicit(&a->pool_hazard, NULL, memory_order_release);
     pthread_mutex_unlock(&p->lock);

@@ -15,7 +15,14 @@
 #include "loop/log.h"
 #include "proxy/exchange.h"
 
-enum { DESCRIPTORS_OWN = 256, ROUTES_MAX = 4096, OUT_MAX = 64 << 20, LOG_MAX = 1 << 20 };
+/* SCRATCH_ROWS: to begin with; pool_enter() makes room for larger pools. */
+enum {
+    SCRATCH_ROWS = 64,
+    DESCRIPTORS_OWN = 256,
+    ROUTES_MAX = 4096,
+    OUT_MAX = 64 << 20,
+    LOG_MAX = 1 << 20
+};
 
 /* ---- buffers ---- */
 
@@ -119,7 +126,7 @@ bool proxy_snapshot_in_use(void *proxy, const struct snapshot *s)
 
 void proxy_offer(struct proxy *p, struct cell *cell)
 {
-    offer_cell(&p->control_asker, cell->slot, cell->generation);
+    offer_cell(&p->control_asker, cell);
 }
 
 /* ---- upkeep and drain ---- */
@@ -207,18 +214,12 @@ static int asker_init(struct asker *a, struct proxy *p, uint64_t seed)
 {
     a->proxy = p;
     a->prng.state = seed;
-    a->scratch.cap = SCHED_ROWS_MAX;
-    a->scratch.rows = mem_array(p->mem, SCHED_ROWS_MAX, sizeof(*a->scratch.rows));
-    a->scratch.fit = mem_array(p->mem, SCHED_ROWS_MAX, sizeof(*a->scratch.fit));
-    a->scratch.costs = mem_array(p->mem, SCHED_ROWS_MAX, sizeof(*a->scratch.costs));
-    return a->scratch.rows && a->scratch.fit && a->scratch.costs ? 0 : WEIR_E_NOMEM;
+    return sched_scratch_reserve(&a->scratch, p->mem, SCRATCH_ROWS);
 }
 
 static void asker_fini(struct asker *a)
 {
-    mem_free(loop_mem(), a->scratch.rows);
-    mem_free(loop_mem(), a->scratch.fit);
-    mem_free(loop_mem(), a->scratch.costs);
+    sched_scratch_fini(&a->scratch, loop_mem());
 }
 
 static int
@@ -287,6 +288,12 @@ static bool options_ok(const struct proxy_options *o)
            o->hop_id.n <= PROXY_HOP_ID_MAX && route_request_id_ok(o->hop_id);
 }
 
+/* Is a session key of use to this policy, so that a body is worth reading for it? */
+static bool uses_session(const struct policy *p)
+{
+    return strcmp(sched_pickers[p->pick].name, "consistent_hash") == 0;
+}
+
 int proxy_new(const struct proxy_options *o, struct proxy **out)
 {
     if (!options_ok(o))
@@ -312,12 +319,15 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
     struct prng seeds = {.state = loop_clock() ^ loop_wall_clock()};
     p->pools = mem_array(mem, n_routes, sizeof(*p->pools));
     p->reads_body = mem_array(mem, n_routes, sizeof(*p->reads_body));
+    p->uses_session = mem_array(mem, n_routes, sizeof(*p->uses_session));
     p->pool_list = mem_array(mem, POOLS_MAX, sizeof(struct pool *));
     p->lanes = mem_array(mem, o->n_loops, sizeof(*p->lanes));
-    int rc = p->pools && p->reads_body && p->pool_list && p->lanes ? 0 : WEIR_E_NOMEM;
+    int rc =
+        p->pools && p->reads_body && p->uses_session && p->pool_list && p->lanes ? 0 : WEIR_E_NOMEM;
     for (uint32_t i = 0; !rc && i < o->routing->n_routes; i++) {
         map_init(&p->pools[i], mem);
         p->reads_body[i] = sched_policy_reads_body(o->routing->routes[i].policy);
+        p->uses_session[i] = uses_session(o->routing->routes[i].policy);
     }
     if (!rc)
         rc = asker_init(&p->control_asker, p, prng_next(&seeds));
@@ -427,6 +437,7 @@ void proxy_free(struct proxy *p)
     pthread_mutex_destroy(&p->pools_lock);
     pthread_mutex_destroy(&p->waiting_lock);
     mem_free(p->mem, p->reads_body);
+    mem_free(p->mem, p->uses_session);
     mem_free(p->mem, p->lanes);
     mem_free(p->mem, p);
 }

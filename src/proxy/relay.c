@@ -5,9 +5,9 @@
  * becomes chunked for HTTP/1.1 clients. Trailers are dropped. What breaks off is never completed: the client's
  * connection is reset, so that a cut answer cannot be taken for a whole one.
  */
-#include "base/num.h"
 #include "proxy/exchange.h"
 #include "proxy/head.h"
+#include "sched/evidence.h"
 
 enum {
     RUNS = 10
@@ -21,15 +21,11 @@ static struct iovec part(struct slice s)
     return (struct iovec){(void *)(uintptr_t)s.p, s.n};
 }
 
-/* Real traffic moved: passive evidence. Writes the shared line at most every 50 ms. */
+/* Real traffic moved: passive evidence. */
 static void progress(struct exchange *x)
 {
-    struct cell *cell = x->reservation.cell;
-    uint64_t now = loop_now(x->lane->loop);
-
-    x->last_rx_ns = now;
-    if (now - atomic_load_explicit(&cell->last_progress_ns, memory_order_relaxed) > 50 * NS_PER_MS)
-        atomic_store_explicit(&cell->last_progress_ns, now, memory_order_relaxed);
+    x->last_rx_ns = loop_now(x->lane->loop);
+    sched_saw_progress(x->reservation.cell, x->last_rx_ns);
 }
 
 static bool drop_field(const struct http1_head *h, const struct http1_field *f, void *ctx)
@@ -154,11 +150,7 @@ emit(struct exchange *x, struct slice *head, const struct slice *runs, unsigned 
 
 static void finish(struct exchange *x, bool leftover)
 {
-    struct cell *cell = x->reservation.cell;
-
     x->rsp_keep = x->rsp_keep && !leftover && x->request_sent;
-    if (atomic_load_explicit(&cell->consecutive_failures, memory_order_relaxed))
-        atomic_store_explicit(&cell->consecutive_failures, 0, memory_order_relaxed);
     enum proxy_outcome outcome = x->status >= 500   ? OUTCOME_UPSTREAM_ERROR
                                  : x->status >= 400 ? OUTCOME_CLIENT_ERROR
                                                     : OUTCOME_OK;
@@ -278,8 +270,7 @@ void relay_end_of_stream(struct exchange *x, bool clean)
         finish(x, false);
         return;
     }
-    atomic_fetch_add_explicit(&x->reservation.cell->consecutive_failures, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&x->reservation.cell->failures_total, 1, memory_order_relaxed);
+    sched_saw_failure(x->reservation.cell);
     x->rsp_keep = false;
     exchange_end(x, OUTCOME_UPSTREAM_ABORTED, FATE_ABORT);
 }

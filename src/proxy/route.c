@@ -258,6 +258,17 @@ session_from_head(struct exchange *x, const struct http1_head *h, const struct r
     }
 }
 
+/* Does a source in the body come before what the head gave? */
+static bool session_in_body(const struct exchange *x)
+{
+    for (unsigned i = 0; i < x->session_rank; i++)
+        if (x->route->hash_on[i].source == HASH_ON_BODY_USER ||
+            x->route->hash_on[i].source == HASH_ON_PROMPT_CACHE_KEY ||
+            x->route->hash_on[i].source == HASH_ON_PREVIOUS_RESPONSE)
+            return true;
+    return false;
+}
+
 void route_session_from_body(struct exchange *x, const struct peek_found *found)
 {
     for (unsigned i = 0; i < x->session_rank; i++) {
@@ -367,6 +378,8 @@ enum rejection route_features(struct exchange *x,
     o->task = peek_task(exchange_path(x));
     o->body_bytes = h->framing == HTTP1_BODY_LENGTH ? h->content_length : 0;
     session_from_head(x, h, f);
-    x->reads_rest = x->lane->proxy->reads_body[x->route - x->lane->proxy->routing->routes];
+    const struct proxy *p = x->lane->proxy;
+    uint32_t route = (uint32_t)(x->route - p->routing->routes);
+    x->reads_rest = p->reads_body[route] || (p->uses_session[route] && session_in_body(x));
     return REJECT_NONE;
 }
