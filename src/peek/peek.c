@@ -347,31 +347,31 @@ static int on_event(void *ctx, enum json_event event, struct slice text, bool la
     struct peek *k = ctx;
 
     switch (event) {
-    case JSON_OBJECT_BEGIN:
-    case JSON_ARRAY_BEGIN:
-        on_open(k, event == JSON_OBJECT_BEGIN);
+    case JSON_SCAN_OBJECT_BEGIN:
+    case JSON_SCAN_ARRAY_BEGIN:
+        on_open(k, event == JSON_SCAN_OBJECT_BEGIN);
         break;
-    case JSON_OBJECT_END:
-    case JSON_ARRAY_END:
-        on_close(k, event == JSON_OBJECT_END);
+    case JSON_SCAN_OBJECT_END:
+    case JSON_SCAN_ARRAY_END:
+        on_close(k, event == JSON_SCAN_OBJECT_END);
         break;
-    case JSON_KEY:
+    case JSON_SCAN_KEY:
         on_key(k, text, last);
         break;
-    case JSON_STRING:
+    case JSON_SCAN_STRING:
         on_string(k, text, last);
         break;
-    case JSON_NUMBER:
+    case JSON_SCAN_NUMBER:
         on_number(k, text);
         break;
-    case JSON_TRUE:
-    case JSON_FALSE:
+    case JSON_SCAN_TRUE:
+    case JSON_SCAN_FALSE:
         if (k->field == F_STREAM && k->depth == 1) {
-            k->found.stream = event == JSON_TRUE;
+            k->found.stream = event == JSON_SCAN_TRUE;
             k->found.has_stream = true;
         }
         break;
-    case JSON_NULL:
+    case JSON_SCAN_NULL:
     default:
         break;
     }

@@ -73,28 +73,28 @@ static int on_event(void *ctx, enum json_event event, struct slice text, bool la
     unsigned depth = u->scan.depth;
 
     switch (event) {
-    case JSON_KEY:
+    case JSON_SCAN_KEY:
         on_key(u, text, last);
         return 0;
-    case JSON_OBJECT_BEGIN:
+    case JSON_SCAN_OBJECT_BEGIN:
         u->in_details = depth == 2 && details_key(u);
         break;
-    case JSON_OBJECT_END:
+    case JSON_SCAN_OBJECT_END:
         u->in_details = false;
         if (depth == 0)
             return 1;
         break;
-    case JSON_NUMBER:
+    case JSON_SCAN_NUMBER:
         if (u->field != F_NONE && depth == (u->in_details ? 2U : 1U) &&
             num_u64(text, &u->values[u->field - 1]) == 0)
             u->has[u->field - 1] = true;
         break;
-    case JSON_ARRAY_BEGIN:
-    case JSON_ARRAY_END:
-    case JSON_STRING:
-    case JSON_TRUE:
-    case JSON_FALSE:
-    case JSON_NULL:
+    case JSON_SCAN_ARRAY_BEGIN:
+    case JSON_SCAN_ARRAY_END:
+    case JSON_SCAN_STRING:
+    case JSON_SCAN_TRUE:
+    case JSON_SCAN_FALSE:
+    case JSON_SCAN_NULL:
     default:
         break;
     }

@@ -27,7 +27,8 @@ enum escape { NO_ESCAPE = 0, AFTER_BACKSLASH, HEX_1, HEX_2, HEX_3, HEX_4 };
 static const struct {
     struct slice text;
     enum json_event event;
-} literals[] = {{{"true", 4}, JSON_TRUE}, {{"false", 5}, JSON_FALSE}, {{"null", 4}, JSON_NULL}};
+} literals[] = {
+    {{"true", 4}, JSON_SCAN_TRUE}, {{"false", 5}, JSON_SCAN_FALSE}, {{"null", 4}, JSON_SCAN_NULL}};
 
 /* The bytes of one call that are left. */
 struct run {
@@ -58,7 +59,7 @@ static int emit_plain(struct json_scan *s, enum json_event event)
 
 static int emit_text(struct json_scan *s, struct slice text, bool last)
 {
-    return emit(s, s->is_key ? JSON_KEY : JSON_STRING, text, last);
+    return emit(s, s->is_key ? JSON_SCAN_KEY : JSON_SCAN_STRING, text, last);
 }
 
 static bool in_object(const struct json_scan *s)
@@ -84,12 +85,12 @@ static int push(struct json_scan *s, bool object)
     *byte = (uint8_t)(object ? *byte | bit : *byte & ~bit);
     s->depth++;
     s->state = object ? KEY_OR_END : VALUE_OR_END;
-    return emit_plain(s, object ? JSON_OBJECT_BEGIN : JSON_ARRAY_BEGIN);
+    return emit_plain(s, object ? JSON_SCAN_OBJECT_BEGIN : JSON_SCAN_ARRAY_BEGIN);
 }
 
 static int pop(struct json_scan *s)
 {
-    enum json_event event = in_object(s) ? JSON_OBJECT_END : JSON_ARRAY_END;
+    enum json_event event = in_object(s) ? JSON_SCAN_OBJECT_END : JSON_SCAN_ARRAY_END;
 
     s->depth--;
     value_done(s);
@@ -262,30 +263,38 @@ static int escape_byte(struct json_scan *s, char c)
     return rc ? rc : emit_text(s, slice_of(to + (at - from), 1), false);
 }
 
+static void string_end(struct json_scan *s)
+{
+    if (s->is_key)
+        s->state = COLON;
+    else
+        value_done(s);
+}
+
 /* Inside a string, outside an escape: up to the next backslash, the closing quote or the end of the bytes. */
 static int string_run(struct json_scan *s, struct run *r)
 {
     const char *stop = scan_json_text(r->p, r->end);
     struct slice text = slice_of(r->p, (size_t)(stop - r->p));
+    bool more = stop < r->end;
+    bool quote = more && *stop == '"';
     int rc = 0;
 
     r->p = stop;
-    if (stop < r->end && *stop != '"' && *stop != '\\')
-        return fail(s, "control character in a string");
-    bool quote = stop < r->end && *stop == '"';
-    r->p += stop < r->end;
     if (s->high_surrogate && (text.n || quote))
         rc = flush_surrogate(s);
-    if (!rc && (text.n || quote)) {
-        if (quote && s->is_key)
-            s->state = COLON;
-        else if (quote)
-            value_done(s);
+    if (!rc && quote)
+        string_end(s);
+    if (!rc && (text.n || quote))
         rc = emit_text(s, text, quote);
-    }
-    if (stop < r->end && !quote)
+    if (rc || !more)
+        return rc;
+    if (!quote && *stop != '\\')
+        return fail(s, "control character in a string");
+    r->p++;
+    if (!quote)
         s->escape = AFTER_BACKSLASH;
-    return rc;
+    return 0;
 }
 
 static int string(struct json_scan *s, struct run *r)
@@ -340,7 +349,7 @@ static int number_done(struct json_scan *s, struct slice text)
     if (!number_ok(text))
         return fail(s, "invalid number");
     value_done(s);
-    return emit(s, JSON_NUMBER, text, true);
+    return emit(s, JSON_SCAN_NUMBER, text, true);
 }
 
 static bool number_char(char c)
@@ -355,8 +364,10 @@ static int number(struct json_scan *s, struct run *r)
     while (r->p < r->end && number_char(*r->p))
         r->p++;
     struct slice text = slice_of(from, (size_t)(r->p - from));
-    if (s->number_len + text.n > JSON_NUMBER_MAX)
+    if (s->number_len + text.n > JSON_NUMBER_MAX) {
+        r->p = from + (JSON_NUMBER_MAX - s->number_len);
         return fail(s, "number too long");
+    }
     if (r->p == r->end || s->number_len) {
         memcpy(s->number + s->number_len, text.p, text.n);
         s->number_len = (uint8_t)(s->number_len + text.n);

@@ -15,17 +15,18 @@
 
 enum { JSON_DEPTH_MAX = 256, JSON_NUMBER_MAX = 64 };
 
+/** The names keep clear of those of jansson, which some callers include too. */
 enum json_event {
-    JSON_OBJECT_BEGIN,
-    JSON_OBJECT_END,
-    JSON_ARRAY_BEGIN,
-    JSON_ARRAY_END,
-    JSON_KEY,    /**< pieces as JSON_STRING */
-    JSON_STRING, /**< text: unescaped; last says whether the string ended with this piece */
-    JSON_NUMBER, /**< text: the whole literal; one longer than JSON_NUMBER_MAX is an error */
-    JSON_TRUE,
-    JSON_FALSE,
-    JSON_NULL,
+    JSON_SCAN_OBJECT_BEGIN,
+    JSON_SCAN_OBJECT_END,
+    JSON_SCAN_ARRAY_BEGIN,
+    JSON_SCAN_ARRAY_END,
+    JSON_SCAN_KEY,    /**< pieces as JSON_SCAN_STRING */
+    JSON_SCAN_STRING, /**< text: unescaped; last says whether the string ended with this piece */
+    JSON_SCAN_NUMBER, /**< text: the whole literal; one longer than JSON_NUMBER_MAX is an error */
+    JSON_SCAN_TRUE,
+    JSON_SCAN_FALSE,
+    JSON_SCAN_NULL,
 };
 
 /**

@@ -29,7 +29,7 @@ static int record(void *ctx, enum json_event event, struct slice text, bool last
 
     if (t->stop_at && --t->stop_at == 0)
         return 77;
-    if (event == JSON_KEY || event == JSON_STRING || event == JSON_NUMBER) {
+    if (event == JSON_SCAN_KEY || event == JSON_SCAN_STRING || event == JSON_SCAN_NUMBER) {
         if (!t->open) {
             put(t, &mark[event], 1);
             put(t, "<", 1);
@@ -249,7 +249,7 @@ static int lent(void *ctx, enum json_event event, struct slice text, bool last)
 {
     const char *body = ctx;
 
-    assert_int_equal(event, JSON_STRING);
+    assert_int_equal(event, JSON_SCAN_STRING);
     assert_true(last);
     assert_ptr_equal(text.p, body + 1);
     assert_int_equal(text.n, 26);
