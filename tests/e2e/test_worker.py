@@ -486,6 +486,7 @@ def test_the_drain_time_is_a_limit(start_worker):
     (("--fault", "slow=x"), "--fault"), (("--what",), "--what"), (("--report",), "--report needs a value"),
     (("--host", "example.org"), "--host"), (("--metadata", "novalue"), "--metadata"),
     (("--token", "plain"), "--token"), (("--registry", "ftp://x", "--port", "0"), "--registry"),
+    (("--registry", "http://", "--port", "0"), "--registry"), (("--registry", "http://h/?q", "--port", "0"), "--registry"),
     (("--registry", "http://127.0.0.1:1", "--advertise", "nohost", "--port", "0"), "--advertise"),
 ])
 def test_bad_arguments_are_named(args, words):
