@@ -9,6 +9,9 @@
 /** Publish a sample. Thread: one writer only (control loop). inflight_then is filled here from the ledger. */
 void fleet_cell_publish(struct cell *c, const struct sample *s);
 
+/** The same numbers again: fresh, but not a newer sample in the eyes of a reservation's promise (sched_settle). */
+void fleet_cell_confirm(struct cell *c, const struct sample *s);
+
 /** Copy the last published sample. Thread: the writer only; others use sched_sample_read(). */
 void fleet_cell_last(const struct cell *c, struct sample *out);
 

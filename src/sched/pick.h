@@ -60,6 +60,7 @@ struct sched_filter {
 };
 struct sched_score {
     const char *name;
+    uint64_t unit; /**< num x unit / den is the cost in its natural unit; below 2^48 */
     bool reads_body;
     /** costs[i] is of row fit[i]. */
     void (*cost)(const struct sched_view *v,

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file The fleet table: records by source and key, entries by address, cells by generation.
+ * Everything that can fail happens before the first change, so a failed update leaves what was there.
+ */
+#include "fleet/fleet.h"
+
+#include "base/bug.h"
+#include "fleet/cell.h"
+#include "fleet/table.h"
+
+enum { KNOWN_MODELS_MAX = 65536 };
+
+#define DEFAULT_FRESH_NS  UINT64_C(15000000000)
+#define INTERVAL_LEAST_NS UINT64_C(100000000)
+#define INTERVAL_MOST_NS  UINT64_C(300000000000)
+#define DAY_NS            (UINT64_C(86400) * 1000000000)
+
+/* --- models --- */
+
+int fleet_note_models(struct fleet *f, const struct model_ref *models, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct slice id = models[i].id;
+        if (map_get(&f->models, id))
+            continue;
+        if (f->models.n >= KNOWN_MODELS_MAX)
+            return WEIR_E_FULL;
+        struct known_model *k = mem_zalloc(f->mem, sizeof(*k) + id.n + 1);
+        if (!k)
+            return WEIR_E_NOMEM;
+        memcpy(k + 1, id.p, id.n);
+        k->id = slice_of((const char *)(k + 1), id.n);
+        if (map_put(&f->models, k->id, k)) {
+            mem_free(f->mem, k);
+            return WEIR_E_NOMEM;
+        }
+    }
+    return 0;
+}
+
+static void saw_models(struct fleet *f, const struct model_ref *models, uint32_t n, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct known_model *k = map_get(&f->models, models[i].id);
+        if (k) {
+            k->seen = true;
+            k->seen_ns = now_ns;
+        }
+    }
+}
+
+int fleet_set_known_models(struct fleet *f, const struct slice *models, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct model_ref m = {.id = models[i]};
+        if (m.id.n == 0 || m.id.n > ENDPOINT_TEXT_MAX)
+            return WEIR_E_INVALID;
+        int rc = fleet_note_models(f, &m, 1);
+        if (rc)
+            return rc;
+    }
+    map_foreach(e, &f->models)((struct known_model *)e->value)->configured = false;
+    for (uint32_t i = 0; i < n; i++)
+        ((struct known_model *)map_get(&f->models, models[i]))->configured = true;
+    f->dirty = true;
+    return 0;
+}
+
+/* --- samples --- */
+
+/* One sample counts per endpoint: a typed report before metadata, then the first source in config order, unless what
+ * it said last is no longer fresh. `newer`: it tells something that was not known before. */
+static void offer_sample(struct entry *e,
+                         uint16_t source,
+                         bool typed,
+                         const struct sample *s,
+                         bool newer,
+                         uint64_t now_ns)
+{
+    bool better = typed != e->sample_typed ? typed : source <= e->sample_source;
+
+    if (e->has_sample && now_ns < e->sample_until_ns && !better)
+        return;
+    e->has_sample = true;
+    e->sample_typed = typed;
+    e->sample_source = source;
+    e->sample_until_ns = s->while_leased || s->fresh_for_ns > UINT64_MAX - s->received_ns
+                             ? UINT64_MAX
+                             : s->received_ns + s->fresh_for_ns;
+    if (newer)
+        fleet_cell_publish(e->cell, s);
+    else
+        fleet_cell_confirm(e->cell, s);
+}
+
+static void offer_metadata(struct entry *e, const struct record *r, bool newer, uint64_t now_ns)
+{
+    struct sample s = r->metadata_sample;
+
+    if (s.known == 0)
+        return;
+    s.source = r->source;
+    s.received_ns = now_ns;
+    s.while_leased = r->report_time_ms == 0;
+    s.fresh_for_ns = r->report_interval_ns ? 3 * r->report_interval_ns : DEFAULT_FRESH_NS;
+    offer_sample(e, r->source, false, &s, newer, now_ns);
+}
+
+static void forget_sample(struct entry *e, uint64_t now_ns)
+{
+    struct sample none = {0};
+
+    e->has_sample = false;
+    fleet_cell_publish(e->cell, &none);
+    weir_list_foreach (at, &e->records)
+        offer_metadata(e, container_of(at, struct record, in_entry), true, now_ns);
+}
+
+/* --- records --- */
+
+static void place_record(struct entry *e, struct record *r)
+{
+    struct list *at = e->records.next;
+
+    while (at != &e->records && container_of(at, struct record, in_entry)->source <= r->source)
+        at = at->next;
+    list_add(at, &r->in_entry);
+    r->entry = e;
+}
+
+static void remove_record(struct fleet *f, struct record *r, uint64_t now_ns)
+{
+    struct entry *e = r->entry;
+
+    saw_models(f, r->i.models, r->i.n_models, now_ns);
+    saw_models(f, e->probed, e->n_probed, now_ns);
+    list_del(&r->in_entry);
+    if (list_empty(&e->records))
+        fleet_entry_remove(f, e);
+    else if (e->has_sample && e->sample_source == r->source)
+        forget_sample(e, now_ns);
+    fleet_record_free(r);
+    f->dirty = true;
+}
+
+/* Reports go on where the last record of this key stood. */
+static void carry_over(struct record *r, const struct record *old)
+{
+    r->reported = old->reported;
+    r->epoch = old->epoch;
+    r->seq = old->seq;
+    r->report_interval_ns = old->report_interval_ns;
+    if (r->report_time_ms > old->report_time_ms && old->report_time_ms != 0) {
+        uint64_t ms = MIN(r->report_time_ms - old->report_time_ms, INTERVAL_MOST_NS / 1000000);
+        r->report_interval_ns = MAX(ms * 1000000, INTERVAL_LEAST_NS);
+    }
+}
+
+static void replace_record(
+    struct fleet *f, struct record *old, struct record *r, struct cell *fresh, uint64_t now_ns)
+{
+    struct entry *e = old->entry;
+    bool newer = r->fast != old->fast || fresh;
+    bool same_report = !fresh && r->report_time_ms != 0 && r->report_time_ms <= old->report_time_ms;
+
+    if (fresh)
+        fleet_entry_renew(f, e, fresh);
+    else
+        carry_over(r, old);
+    if (r->identity != old->identity) {
+        saw_models(f, old->i.models, old->i.n_models, now_ns);
+        f->dirty = true;
+    }
+    r->entry = e;
+    list_add(&old->in_entry, &r->in_entry);
+    list_del(&old->in_entry);
+    if (same_report) {
+        r->report_time_ms = old->report_time_ms;
+        r->fast = old->fast;
+        r->metadata_sample = old->metadata_sample;
+    } else if (r->metadata_sample.known == 0 && e->has_sample && !e->sample_typed &&
+               e->sample_source == r->source) {
+        forget_sample(e, now_ns);
+    } else {
+        offer_metadata(e, r, newer, now_ns);
+    }
+    fleet_record_free(old);
+}
+
+int fleet_upsert(struct fleet *f, uint16_t source, const struct instance *i, uint64_t now_ns)
+{
+    struct record *r;
+    struct entry *made = NULL;
+    struct cell *fresh = NULL;
+
+    BUG_ON(source >= f->options.n_sources);
+    fleet_sweep(f);
+    int rc = fleet_record_new(f->mem, source, i, &r);
+    if (rc)
+        return rc;
+    struct record *old = map_get(&f->records[source], r->i.key);
+    bool moved = old && !slice_eq(old->address, r->address);
+    rc = fleet_note_models(f, r->i.models, r->i.n_models);
+    if (rc)
+        goto out;
+    struct entry *e = old && !moved ? old->entry : map_get(&f->entries, r->address);
+    if (!e) {
+        rc = fleet_entry_new(f, r->address, &made);
+        e = made;
+    } else if (old && !moved && old->i.epoch != r->i.epoch) {
+        fresh = fleet_cell_new(f, e->address, e->slot, 0);
+        rc = fresh ? 0 : WEIR_E_NOMEM;
+    }
+    if (rc == 0)
+        rc = map_put(&f->records[source], r->i.key, r);
+    if (rc)
+        goto out;
+
+    /* Nothing below can fail. */
+    saw_models(f, r->i.models, r->i.n_models, now_ns);
+    if (old && !moved) {
+        replace_record(f, old, r, fresh, now_ns);
+        return 0;
+    }
+    place_record(e, r);
+    offer_metadata(e, r, true, now_ns);
+    f->dirty = true;
+    if (old)
+        remove_record(f, old, now_ns);
+    return 0;
+out:
+    if (made)
+        fleet_entry_remove(f, made);
+    if (fresh)
+        fleet_cell_drop(f, fresh);
+    fleet_record_free(r);
+    return rc;
+}
+
+void fleet_remove(struct fleet *f, uint16_t source, struct slice key, uint64_t now_ns)
+{
+    BUG_ON(source >= f->options.n_sources);
+    struct record *r = map_del(&f->records[source], key);
+
+    if (r)
+        remove_record(f, r, now_ns);
+    fleet_sweep(f);
+}
+
+int fleet_sample(
+    struct fleet *f, uint16_t source, struct slice key, const struct sample *s, uint64_t now_ns)
+{
+    BUG_ON(source >= f->options.n_sources);
+    struct record *r = map_get(&f->records[source], key);
+
+    if (!r)
+        return WEIR_E_NOTFOUND;
+    bool ordered = s->epoch != 0 || s->seq != 0;
+    if (ordered && r->reported &&
+        (s->epoch < r->epoch || (s->epoch == r->epoch && s->seq <= r->seq)))
+        return WEIR_E_STALE;
+    struct entry *e = r->entry;
+    if (ordered && r->reported && s->epoch > r->epoch) {
+        /* The reporter started anew, and with it, as far as we can know, what it reports on. */
+        struct cell *fresh = fleet_cell_new(f, e->address, e->slot, 0);
+        if (!fresh)
+            return WEIR_E_NOMEM;
+        fleet_entry_renew(f, e, fresh);
+    }
+    if (ordered) {
+        r->reported = true;
+        r->epoch = s->epoch;
+        r->seq = s->seq;
+    }
+    struct sample copy = *s;
+    copy.source = source;
+    copy.received_ns = now_ns;
+    offer_sample(e, source, true, &copy, true, now_ns);
+    return 0;
+}
+
+struct cell *fleet_cell_of(const struct fleet *f, uint16_t source, struct slice key)
+{
+    BUG_ON(source >= f->options.n_sources);
+    const struct record *r = map_get(&f->records[source], key);
+
+    return r ? r->entry->cell : NULL;
+}
+
+void fleet_synced(struct fleet *f, uint16_t source)
+{
+    BUG_ON(source >= f->options.n_sources);
+    if (!f->synced[source]) {
+        f->synced[source] = true;
+        f->dirty = true;
+    }
+}
+
+/* --- what operators and probes say --- */
+
+static struct entry *entry_at(const struct fleet *f, uint32_t slot, uint32_t generation)
+{
+    struct entry *e = slot < f->n_slots ? f->slots[slot].entry : NULL;
+
+    return e && e->generation == generation ? e : NULL;
+}
+
+static bool has_id(const struct entry *e, struct slice id)
+{
+    const struct record *first = container_of(e->records.next, const struct record, in_entry);
+
+    weir_list_foreach (at, &e->records) {
+        const struct record *r = container_of(at, const struct record, in_entry);
+        if (r->i.id.n)
+            return slice_eq(r->i.id, id);
+    }
+    return slice_eq(first->authority, id);
+}
+
+int fleet_set_drain(struct fleet *f, struct slice id, bool drain)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < f->n_slots; i++) {
+        struct entry *e = f->slots[i].entry;
+        if (!e || !has_id(e, id))
+            continue;
+        found = true;
+        if (e->operator_drain != drain) {
+            e->operator_drain = drain;
+            f->dirty = true;
+        }
+    }
+    return found ? 0 : WEIR_E_NOTFOUND;
+}
+
+static bool same_models(const struct entry *e, const struct model_ref *models, uint32_t n)
+{
+    if (n != e->n_probed)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!slice_eq(e->probed[i].id, models[i].id) ||
+            !slice_eq(e->probed[i].version, models[i].version) ||
+            !slice_eq(e->probed[i].lora_base, models[i].lora_base) ||
+            e->probed[i].max_model_len != models[i].max_model_len)
+            return false;
+    return true;
+}
+
+int fleet_set_models(
+    struct fleet *f, uint32_t slot, uint32_t generation, const struct model_ref *models, uint32_t n)
+{
+    struct entry *e = entry_at(f, slot, generation);
+    struct arena arena;
+    struct model_ref *copy;
+
+    if (!e)
+        return WEIR_E_STALE;
+    if (n > ENDPOINT_MODELS_MAX)
+        return WEIR_E_FULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (models[i].id.n == 0 || models[i].id.n > ENDPOINT_TEXT_MAX ||
+            models[i].version.n > ENDPOINT_TEXT_MAX || models[i].lora_base.n > ENDPOINT_TEXT_MAX)
+            return WEIR_E_INVALID;
+    if (same_models(e, models, n))
+        return 0;
+    int rc = fleet_note_models(f, models, n);
+    if (rc)
+        return rc;
+    arena_init(&arena, f->mem, 1 << 20);
+    rc = fleet_models_copy(&arena, models, n, &copy);
+    if (rc) {
+        arena_fini(&arena);
+        return rc;
+    }
+    arena_fini(&e->probed_arena);
+    e->probed_arena = arena;
+    e->probed = copy;
+    e->n_probed = n;
+    f->dirty = true;
+    return 0;
+}
+
+enum health
+fleet_probe(struct fleet *f, uint32_t slot, uint32_t generation, bool green, uint64_t now_ns)
+{
+    struct entry *e = entry_at(f, slot, generation);
+
+    return e ? fleet_health_probe(e->cell, &e->track, &f->health, green, now_ns) : HEALTH_UNKNOWN;
+}
+
+void fleet_set_health_rules(struct fleet *f, const struct health_rules *r)
+{
+    f->health = fleet_health_rules(r);
+}
+
+bool fleet_dirty(const struct fleet *f)
+{
+    return f->dirty;
+}
+
+uint32_t fleet_inflight(const struct fleet *f, struct slice host, uint16_t port)
+{
+    char key[ADDRESS_KEY_MAX];
+    uint32_t n = 0;
+
+    for (int tls = 0; host.n <= ENDPOINT_TEXT_MAX && tls < 2; tls++) {
+        struct fleet_address *a =
+            map_get(&f->addresses, fleet_address_key(tls != 0, host, port, key));
+        n += a ? atomic_load(&a->count.inflight) : 0;
+    }
+    return n;
+}
+
+/* --- life --- */
+
+int fleet_new(const struct fleet_options *o, struct fleet **out)
+{
+    struct fleet *f = mem_zalloc(o->mem, sizeof(*f));
+
+    if (!f)
+        return WEIR_E_NOMEM;
+    f->mem = o->mem;
+    f->options = *o;
+    f->options.known_models = NULL;
+    if (f->options.endpoints_max == 0)
+        f->options.endpoints_max = 65536;
+    if (f->options.remember_ns == 0)
+        f->options.remember_ns = DAY_NS;
+    f->health = fleet_health_rules(&o->health);
+    map_init(&f->entries, f->mem);
+    map_init(&f->addresses, f->mem);
+    map_init(&f->models, f->mem);
+    fleet_slab_init(&f->cells, f->mem, sizeof(struct cell), 64);
+    fleet_slab_init(&f->address_slab, f->mem, sizeof(struct fleet_address),
+                    alignof(struct fleet_address));
+    f->dirty = true;
+    f->records = mem_array(f->mem, o->n_sources, sizeof(*f->records));
+    f->synced = mem_array(f->mem, o->n_sources, sizeof(*f->synced));
+    int rc = f->records && f->synced ? 0 : WEIR_E_NOMEM;
+    for (uint16_t i = 0; rc == 0 && i < o->n_sources; i++)
+        map_init(&f->records[i], f->mem);
+    if (rc == 0)
+        rc = fleet_set_known_models(f, o->known_models, o->n_known_models);
+    if (rc) {
+        fleet_free(f);
+        return rc;
+    }
+    *out = f;
+    return 0;
+}
+
+static void free_records(struct fleet *f)
+{
+    for (uint16_t i = 0; f->records && i < f->options.n_sources; i++) {
+        map_foreach(at, &f->records[i])
+        {
+            struct record *r = at->value;
+            list_del(&r->in_entry);
+            if (list_empty(&r->entry->records))
+                fleet_entry_remove(f, r->entry);
+            fleet_record_free(r);
+        }
+        map_fini(&f->records[i]);
+    }
+    mem_free(f->mem, f->records);
+}
+
+void fleet_free(struct fleet *f)
+{
+    if (!f)
+        return;
+    while (f->newest) {
+        struct built *b = f->newest;
+        f->newest = b->older;
+        fleet_free_built(f, b);
+    }
+    free_records(f);
+    fleet_sweep(f);
+    map_foreach(e, &f->models) mem_free(f->mem, e->value);
+    map_foreach(e, &f->addresses) mem_free(f->mem, ((struct fleet_address *)e->value)->key);
+    map_fini(&f->models);
+    map_fini(&f->addresses);
+    map_fini(&f->entries);
+    mem_free(f->mem, f->synced);
+    mem_free(f->mem, f->slots);
+    mem_free(f->mem, f->free_slots);
+    fleet_slab_fini(&f->cells);
+    fleet_slab_fini(&f->address_slab);
+    mem_free(f->mem, f);
+}

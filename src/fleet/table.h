@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file The fleet table's insides, shared by fleet.c (updates) and snapshot.c (builds). Private to the room. */
+#ifndef WEIR_FLEET_TABLE_H
+#define WEIR_FLEET_TABLE_H
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "fleet/fleet.h"
+#include "fleet/health.h"
+#include "fleet/metadata.h"
+#include "fleet/slab.h"
+
+/** What one source says under one key: a deep copy of its instance, with the metadata read. */
+struct record {
+    struct list in_entry; /**< of one entry, by source, then arrival */
+    struct entry *entry;
+    uint16_t source;
+    struct arena arena; /**< all text and arrays below, and the record itself is freed with it */
+    struct instance
+        i; /**< metadata keys of the contract already merged in where a typed field was not set */
+    struct slice address; /**< key in fleet.entries */
+    struct slice authority;
+    struct slice gpu_type; /**< from metadata */
+    uint64_t identity;     /**< hash of all that snapshots show, fast metadata keys apart */
+    uint64_t fast;         /**< hash of the fast metadata keys */
+    struct sample metadata_sample;
+    uint64_t report_time_ms;
+    uint64_t report_interval_ns; /**< learned from two report times; 0 = not yet */
+    uint64_t epoch, seq;         /**< of the last typed report */
+    bool reported;
+};
+
+/** All generations of one address share its counter; entries and cells hold references (count.refs). */
+struct fleet_address {
+    struct address_count count;
+    char *key; /**< owned */
+    uint32_t key_n;
+};
+
+/** One endpoint: what all sources say about one (scheme, host, port). */
+struct entry {
+    struct list records; /**< never empty while the entry is in the table */
+    struct slice address_key;
+    struct fleet_address *address;
+    struct cell *cell;
+    uint32_t slot, generation;
+    bool operator_drain;
+    struct health_track track;
+    struct arena probed_arena;
+    struct model_ref *probed; /**< models its own /v1/models told, when no source tells any */
+    uint32_t n_probed;
+    /* the sample in the cell: who reported it; see offer_sample() */
+    bool has_sample, sample_typed;
+    uint16_t sample_source;
+    uint64_t sample_until_ns;
+};
+
+struct slot {
+    struct entry *entry; /**< NULL: free */
+    uint32_t generation; /**< given out last */
+};
+
+/** A model that was seen or stands in the config. */
+struct known_model {
+    struct slice id; /**< owned, behind the struct */
+    bool configured;
+    uint64_t seen_ns; /**< last time somebody served it */
+    bool seen;
+    /* scratch of one build */
+    uint32_t *members;
+    uint32_t n;
+    uint32_t last; /**< member counted last, + 1 */
+};
+
+/** A snapshot with what it owns. */
+struct built {
+    struct snapshot s;
+    struct built *older;
+    struct arena arena;
+};
+
+struct fleet {
+    const struct mem *mem;
+    struct fleet_options options;
+    struct health_rules health;
+    struct map *records; /**< per source: key to record */
+    bool *synced;
+    struct map entries;   /**< address key to entry */
+    struct map addresses; /**< address key to fleet_address: entries and old cells hold it */
+    struct map models;    /**< id to known_model */
+    struct slot *slots;
+    uint32_t *free_slots;
+    uint32_t n_slots, n_free;
+    struct slab cells;
+    struct slab address_slab;
+    struct cell_home home;
+    bool dirty;
+    struct built *newest;
+};
+
+/** Deep copy with metadata read. WEIR_E_INVALID, WEIR_E_FULL (too much text), WEIR_E_NOMEM. */
+int fleet_record_new(const struct mem *mem,
+                     uint16_t source,
+                     const struct instance *i,
+                     struct record **out) MUST_CHECK;
+void fleet_record_free(struct record *r);
+
+/** Models to the copy; list of ids and versions as in `from`. */
+int fleet_models_copy(struct arena *a,
+                      const struct model_ref *from,
+                      uint32_t n,
+                      struct model_ref **out) MUST_CHECK;
+
+/** Key of an address, lower case: "s" or "p", port, host. @param out at least ADDRESS_KEY_MAX bytes. */
+enum { ADDRESS_KEY_MAX = ENDPOINT_TEXT_MAX + 8 };
+struct slice fleet_address_key(bool tls, struct slice host, uint16_t port, char *out);
+
+/** Make sure the models are in fleet.models. WEIR_E_NOMEM, WEIR_E_FULL. */
+int fleet_note_models(struct fleet *f, const struct model_ref *models, uint32_t n) MUST_CHECK;
+/** Drop one snapshot, already out of the list. */
+void fleet_free_built(struct fleet *f, struct built *b);
+
+/** An entry with its first cell, in the table but without records. WEIR_E_FULL, WEIR_E_NOMEM. */
+int fleet_entry_new(struct fleet *f, struct slice key, struct entry **out) MUST_CHECK;
+/** Its last record is gone. */
+void fleet_entry_remove(struct fleet *f, struct entry *e);
+/** A cell with one reference, or NULL. */
+struct cell *
+fleet_cell_new(struct fleet *f, struct fleet_address *a, uint32_t slot, uint32_t generation);
+/** A new generation with this cell; the old one lives on for its reservations. */
+void fleet_entry_renew(struct fleet *f, struct entry *e, struct cell *fresh);
+
+/** Give back cells whose last reference is gone. */
+void fleet_sweep(struct fleet *f);
+/** Drop the control thread's own reference. */
+void fleet_cell_drop(struct fleet *f, struct cell *c);
+
+#endif /* WEIR_FLEET_TABLE_H */

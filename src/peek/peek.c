@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A walk over JSON events that keeps where it is, not what it saw. Below a top-level key that holds prompt text
+ * ("section"), the nearest object key decides how a string counts: text, not text, an image, audio, or a block in
+ * which everything counts. So the order of the keys inside a content part does not matter.
+ */
+#include "peek/peek.h"
+
+#include "base/bug.h"
+#include "base/hash.h"
+#include "base/num.h"
+#include "model/endpoint_t.h"
+
+/* What a top-level key means. Sections come last, in the order of peek.sections. */
+enum field {
+    F_NONE = 0,
+    F_MODEL,
+    F_USER,
+    F_CACHE_KEY,
+    F_PREVIOUS_ID,
+    F_STREAM,
+    F_MAX_COMPLETION,
+    F_MAX_TOKENS,
+    F_MAX_OUTPUT,
+    F_MESSAGES,
+    F_PROMPT,
+    F_INPUT,
+    F_TOOLS,
+    F_FUNCTIONS,
+    F_SYSTEM,
+    F_INSTRUCTIONS,
+};
+
+/* How strings under a key count. */
+enum class {
+    C_OTHER = 0, /* not */
+    C_TEXT,
+    C_WHOLE, /* keys and all: JSON that the worker renders into its prompt */
+    C_IMAGE,
+    C_AUDIO,
+};
+
+struct word {
+    struct slice key;
+    uint8_t means;
+};
+
+#define W(text, means_)                                                                            \
+    {                                                                                              \
+        {(text), sizeof(text) - 1}, (means_)                                                       \
+    }
+
+static const struct word fields[] = {
+    W("model", F_MODEL),
+    W("user", F_USER),
+    W("prompt_cache_key", F_CACHE_KEY),
+    W("previous_response_id", F_PREVIOUS_ID),
+    W("stream", F_STREAM),
+    W("max_completion_tokens", F_MAX_COMPLETION),
+    W("max_tokens", F_MAX_TOKENS),
+    W("max_output_tokens", F_MAX_OUTPUT),
+    W("messages", F_MESSAGES),
+    W("prompt", F_PROMPT),
+    W("input", F_INPUT),
+    W("tools", F_TOOLS),
+    W("functions", F_FUNCTIONS),
+    W("system", F_SYSTEM),
+    W("instructions", F_INSTRUCTIONS),
+};
+
+static const struct word classes[] = {
+    W("content", C_TEXT),      W("text", C_TEXT),
+    W("refusal", C_TEXT),      W("reasoning_content", C_TEXT),
+    W("thinking", C_TEXT),     W("output", C_TEXT),
+    W("arguments", C_WHOLE),   W("input", C_WHOLE),
+    W("image_url", C_IMAGE),   W("image", C_IMAGE),
+    W("images", C_IMAGE),      W("source", C_IMAGE),
+    W("video", C_IMAGE),       W("video_url", C_IMAGE),
+    W("input_audio", C_AUDIO), W("audio", C_AUDIO),
+    W("audio_url", C_AUDIO),
+};
+
+static uint8_t look_up(const struct word *words, size_t n, struct slice key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (slice_eq(words[i].key, key))
+            return words[i].means;
+    return 0;
+}
+
+static struct slice key_text(const struct peek *k)
+{
+    return k->key_len > PEEK_KEY_MAX ? SLICE("") : slice_of(k->key, k->key_len);
+}
+
+void peek_text_begin(struct peek_text *t)
+{
+    t->n = 0;
+    t->present = t->too_long = false;
+    t->hash = 0;
+}
+
+void peek_text_put(struct peek_text *t, struct slice piece)
+{
+    while (piece.n) {
+        if (t->n == PEEK_TEXT_MAX) {
+            t->hash = hash_pair(t->hash, hash_slice(slice_of(t->bytes, t->n), 0));
+            t->too_long = true;
+            t->n = 0;
+        }
+        size_t n = MIN(piece.n, (size_t)PEEK_TEXT_MAX - t->n);
+        memcpy(t->bytes + t->n, piece.p, n);
+        t->n = (uint16_t)(t->n + n);
+        piece = slice_from(piece, n);
+    }
+}
+
+void peek_text_done(struct peek_text *t)
+{
+    uint64_t last = hash_slice(slice_of(t->bytes, t->n), 0);
+
+    t->hash = t->too_long ? hash_pair(t->hash, last) : last;
+    t->present = true;
+}
+
+static struct peek_text *text_of(struct peek *k)
+{
+    if (k->field == F_MODEL)
+        return &k->found.model;
+    if (k->field == F_USER)
+        return &k->found.user;
+    if (k->field == F_CACHE_KEY)
+        return &k->found.prompt_cache_key;
+    return k->field == F_PREVIOUS_ID ? &k->found.previous_response_id : NULL;
+}
+
+static bool in_section(const struct peek *k)
+{
+    return k->field >= F_MESSAGES;
+}
+
+static struct peek_section *section_of(struct peek *k)
+{
+    BUG_ON(!in_section(k));
+    return &k->sections[k->field - F_MESSAGES];
+}
+
+static void count_bytes(struct peek *k, uint64_t n)
+{
+    section_of(k)->bytes += n;
+    k->found.prompt_bytes += n;
+}
+
+static void count_media(struct peek *k, bool audio)
+{
+    if (audio) {
+        section_of(k)->n_audio++;
+        k->found.n_audio++;
+    } else {
+        section_of(k)->n_images++;
+        k->found.n_images++;
+    }
+}
+
+static void set_limit(struct peek *k, uint64_t v)
+{
+    k->limits[k->field - F_MAX_COMPLETION] = v;
+    k->found.max_tokens = k->limits[0] ? k->limits[0] : k->limits[1] ? k->limits[1] : k->limits[2];
+}
+
+/* A top-level key: what stood under it before no longer counts. */
+static void field_begin(struct peek *k)
+{
+    k->field = look_up(fields, ARRAY_LEN(fields), key_text(k));
+    struct peek_text *text = text_of(k);
+
+    if (text) {
+        peek_text_begin(text);
+    } else if (in_section(k)) {
+        struct peek_section *section = section_of(k);
+        k->found.prompt_bytes -= section->bytes;
+        k->found.n_images -= section->n_images;
+        k->found.n_audio -= section->n_audio;
+        *section = (struct peek_section){0};
+        k->class = k->field == F_TOOLS || k->field == F_FUNCTIONS ? C_WHOLE : C_TEXT;
+    } else if (k->field == F_STREAM) {
+        k->found.stream = k->found.has_stream = false;
+    } else if (k->field != F_NONE) {
+        set_limit(k, 0);
+    }
+}
+
+static void on_key(struct peek *k, struct slice text, bool last)
+{
+    if (k->block_depth) {
+        if (k->class == C_WHOLE)
+            count_bytes(k, text.n);
+        return;
+    }
+    if (k->key_len + text.n > PEEK_KEY_MAX) {
+        k->key_len = PEEK_KEY_MAX + 1;
+    } else {
+        memcpy(k->key + k->key_len, text.p, text.n);
+        k->key_len = (uint8_t)(k->key_len + text.n);
+    }
+    if (!last)
+        return;
+    if (k->depth == 1)
+        field_begin(k);
+    else if (in_section(k))
+        k->class = look_up(classes, ARRAY_LEN(classes), key_text(k));
+    k->key_len = 0;
+}
+
+/* The front of a string is there, whole or all that comes: is it a data URL of media? */
+static void front_done(struct peek *k)
+{
+    struct slice front = slice_of(k->front, k->front_len);
+    bool audio = slice_starts(front, SLICE("data:audio/"));
+
+    if (audio || slice_starts(front, SLICE("data:image/")) ||
+        slice_starts(front, SLICE("data:video/"))) {
+        count_media(k, audio);
+        k->media_string = true;
+    } else {
+        count_bytes(k, k->front_len);
+    }
+    k->front_len = PEEK_FRONT_MAX + 1;
+}
+
+static void on_text(struct peek *k, struct slice text, bool last)
+{
+    if (k->front_len <= PEEK_FRONT_MAX) {
+        size_t n = MIN(text.n, (size_t)PEEK_FRONT_MAX - k->front_len);
+        memcpy(k->front + k->front_len, text.p, n);
+        k->front_len = (uint8_t)(k->front_len + n);
+        text = slice_from(text, n);
+        if (k->front_len == PEEK_FRONT_MAX || last)
+            front_done(k);
+    }
+    if (!k->media_string)
+        count_bytes(k, text.n);
+    if (last) {
+        k->front_len = 0;
+        k->media_string = false;
+    }
+}
+
+static void on_string(struct peek *k, struct slice text, bool last)
+{
+    bool first = !k->in_string;
+
+    k->in_string = !last;
+    if (!in_section(k)) {
+        struct peek_text *value = k->depth == 1 ? text_of(k) : NULL;
+        if (!value)
+            return;
+        peek_text_put(value, text);
+        if (last)
+            peek_text_done(value);
+        return;
+    }
+    switch ((enum class)k->class) {
+    case C_TEXT:
+        on_text(k, text, last);
+        return;
+    case C_WHOLE:
+        count_bytes(k, text.n);
+        return;
+    case C_IMAGE:
+    case C_AUDIO:
+        if (first && !k->block_depth)
+            count_media(k, k->class == C_AUDIO);
+        return;
+    case C_OTHER:
+    default:
+        return;
+    }
+}
+
+static void on_number(struct peek *k, struct slice text)
+{
+    uint64_t v;
+    double d;
+
+    if (in_section(k)) {
+        if (k->class == C_WHOLE)
+            count_bytes(k, text.n);
+        else if (k->objects == 0 && (k->field == F_PROMPT || k->field == F_INPUT))
+            count_bytes(k, 4);
+        return;
+    }
+    if (k->depth != 1 || k->field < F_MAX_COMPLETION)
+        return;
+    if (num_u64(text, &v) == 0)
+        set_limit(k, v);
+    else if (num_f64(text, &d) == 0 && d >= 1 && d < 1e15)
+        set_limit(k, (uint64_t)d);
+}
+
+static void on_open(struct peek *k, bool object)
+{
+    unsigned level = k->depth++;
+
+    if (level == 0 || !in_section(k) || k->block_depth)
+        return;
+    bool media = k->class == C_IMAGE || k->class == C_AUDIO;
+    if (media && object)
+        count_media(k, k->class == C_AUDIO);
+    if (object ? media || k->class == C_WHOLE : k->class == C_WHOLE) {
+        k->block_depth = k->depth;
+        return;
+    }
+    if (!object)
+        return;
+    uint8_t bit = (uint8_t)(1U << (level % 8));
+    uint8_t *byte = &k->was_text[level / 8];
+    *byte = (uint8_t)(k->class == C_TEXT ? *byte | bit : *byte & ~bit);
+    k->objects++;
+    k->class = C_OTHER;
+}
+
+static void on_close(struct peek *k, bool object)
+{
+    unsigned level = --k->depth;
+
+    if (level == 0) {
+        k->field = F_NONE;
+        k->complete = true;
+        return;
+    }
+    if (!in_section(k))
+        return;
+    if (k->block_depth) {
+        if (level < k->block_depth)
+            k->block_depth = 0;
+        return;
+    }
+    if (!object)
+        return;
+    k->objects--;
+    k->class = k->was_text[level / 8] >> (level % 8) & 1 ? C_TEXT : C_OTHER;
+}
+
+static int on_event(void *ctx, enum json_event event, struct slice text, bool last)
+{
+    struct peek *k = ctx;
+
+    switch (event) {
+    case JSON_SCAN_OBJECT_BEGIN:
+    case JSON_SCAN_ARRAY_BEGIN:
+        on_open(k, event == JSON_SCAN_OBJECT_BEGIN);
+        break;
+    case JSON_SCAN_OBJECT_END:
+    case JSON_SCAN_ARRAY_END:
+        on_close(k, event == JSON_SCAN_OBJECT_END);
+        break;
+    case JSON_SCAN_KEY:
+        on_key(k, text, last);
+        break;
+    case JSON_SCAN_STRING:
+        on_string(k, text, last);
+        break;
+    case JSON_SCAN_NUMBER:
+        on_number(k, text);
+        break;
+    case JSON_SCAN_TRUE:
+    case JSON_SCAN_FALSE:
+        if (k->field == F_STREAM && k->depth == 1) {
+            k->found.stream = event == JSON_SCAN_TRUE;
+            k->found.has_stream = true;
+        }
+        break;
+    case JSON_SCAN_NULL:
+    default:
+        break;
+    }
+    return 0;
+}
+
+void peek_init(struct peek *k)
+{
+    *k = (struct peek){0};
+    wire_json_init(&k->scan, on_event, k);
+}
+
+int peek_feed(struct peek *k, const char *p, size_t n)
+{
+    k->bytes += n;
+    int rc = wire_json_scan(&k->scan, p, n);
+    if (rc)
+        k->broken = true;
+    return rc ? WEIR_E_PROTO : 0;
+}
+
+int peek_end(struct peek *k)
+{
+    int rc = wire_json_end(&k->scan);
+
+    if (rc)
+        k->broken = true;
+    else
+        k->complete = true;
+    return rc ? WEIR_E_PROTO : 0;
+}
+
+void peek_found_features(const struct peek_found *found, bool complete, struct features *f)
+{
+    if (!f->model.p && found->model.present && !found->model.too_long && found->model.n)
+        f->model = slice_of(found->model.bytes, found->model.n);
+    f->stream = found->stream;
+    f->prompt_complete = complete;
+    f->prompt_bytes = found->prompt_bytes;
+    f->prompt_tokens = found->prompt_bytes / 4 + (found->prompt_bytes % 4 != 0);
+    f->output_tokens = found->max_tokens;
+    f->n_images = found->n_images;
+    f->n_audio = found->n_audio;
+}
+
+void peek_features(const struct peek *k, struct features *f)
+{
+    peek_found_features(&k->found, k->complete, f);
+    if (f->body_bytes == 0)
+        f->body_bytes = k->bytes;
+}
+
+uint32_t peek_task(struct slice path)
+{
+    static const struct {
+        struct slice tail;
+        uint32_t task;
+    } tasks[] = {
+        {{"/v1/chat/completions", 20}, TASK_CHAT},
+        {{"/v1/responses", 13}, TASK_CHAT},
+        {{"/v1/messages", 12}, TASK_CHAT},
+        {{"/v1/completions", 15}, TASK_COMPLETION},
+        {{"/v1/embeddings", 14}, TASK_EMBEDDING},
+        {{"/rerank", 7}, TASK_RERANK},
+        {{"/v1/audio/transcriptions", 24}, TASK_AUDIO},
+        {{"/v1/audio/translations", 22}, TASK_AUDIO},
+        {{"/v1/audio/speech", 16}, TASK_AUDIO},
+        {{"/v1/images/generations", 22}, TASK_IMAGE},
+        {{"/v1/images/edits", 16}, TASK_IMAGE},
+        {{"/v1/images/variations", 21}, TASK_IMAGE},
+    };
+
+    path.n = slice_find(path, '?');
+    if (path.n > 1 && path.p[path.n - 1] == '/')
+        path.n--;
+    for (size_t i = 0; i < ARRAY_LEN(tasks); i++)
+        if (slice_ends(path, tasks[i].tail))
+            return tasks[i].task;
+    return 0;
+}
