@@ -18,7 +18,7 @@
         .options = (options_), .n_options = ARRAY_LEN(options_)}
 
 enum { TEXT_MAX = ENDPOINT_TEXT_MAX, PATH_MAX_BYTES = 4096, BILLION = 1000000000 };
-#define DAY (24 * 3600 * NS_PER_S)
+#define DAY (UINT64_C(24) * 3600 * NS_PER_S)
 #define HOUR (3600 * NS_PER_S)
 #define MINUTE (60 * NS_PER_S)
 #define KIB (UINT64_C(1) << 10)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`weir check` from outside. usage: test_check.py CHECK_CLI SOURCE_ROOT"""
 import json, pathlib, subprocess, sys, tempfile
 
