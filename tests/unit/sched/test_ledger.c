@@ -112,7 +112,7 @@ static void *read_samples(void *arg)
             atomic_fetch_add(w->over, 1);
         struct sched_candidate c = {.cell = w->cells[0]};
         struct sched_row row;
-        sched_row_fill(&c, 0, &row);
+        sched_rows_fill(&c, 1, 0, &row);
         if (row.free_bytes != row.total_tokens)
             atomic_fetch_add(w->over, 1);
     }
