@@ -24,7 +24,7 @@ static int on_event(void *ctx, enum json_event event, struct slice text, bool la
     static const char model[] = "model";
     struct finder *f = ctx;
 
-    if (event == JSON_KEY) {
+    if (event == JSON_SCAN_KEY) {
         for (size_t i = 0; i < text.n; i++, f->key_at++)
             f->key_is_model =
                 f->key_is_model && f->key_at < sizeof(model) - 1 && text.p[i] == model[f->key_at];
@@ -35,14 +35,14 @@ static int on_event(void *ctx, enum json_event event, struct slice text, bool la
         }
         return 0;
     }
-    if (f->model_next && (event != JSON_STRING || last)) {
-        f->done = event == JSON_STRING;
+    if (f->model_next && (event != JSON_SCAN_STRING || last)) {
+        f->done = event == JSON_SCAN_STRING;
         f->other = !f->done;
         f->model_next = false;
     }
-    if (event == JSON_OBJECT_BEGIN || event == JSON_ARRAY_BEGIN)
+    if (event == JSON_SCAN_OBJECT_BEGIN || event == JSON_SCAN_ARRAY_BEGIN)
         f->depth++;
-    else if (event == JSON_OBJECT_END || event == JSON_ARRAY_END)
+    else if (event == JSON_SCAN_OBJECT_END || event == JSON_SCAN_ARRAY_END)
         f->depth--;
     return 0;
 }
