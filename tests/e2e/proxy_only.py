@@ -31,7 +31,7 @@ class Reader:
     """Reads messages off a socket."""
 
     def __init__(self, sock):
-        self.sock, self.buf, self.raw = sock, b"", b""
+        self.sock, self.buf, self.raw = sock, bytearray(), bytearray()
         sock.settimeout(PATIENCE)
 
     def more(self):
@@ -44,33 +44,34 @@ class Reader:
         while mark not in self.buf:
             if not self.more():
                 raise EOFError(self.raw[-200:])
-        at = self.buf.index(mark) + len(mark)
-        out, self.buf = self.buf[:at], self.buf[at:]
+        return self.take(self.buf.index(mark) + len(mark))
+
+    def take(self, n):
+        out = bytes(self.buf[:n])
+        del self.buf[:n]
         return out
 
     def exactly(self, n):
         while len(self.buf) < n:
             if not self.more():
                 raise EOFError(self.raw[-200:])
-        out, self.buf = self.buf[:n], self.buf[n:]
-        return out
+        return self.take(n)
 
     def chunks(self):
         """Payload of a chunked body; EOFError when it is cut."""
-        body = b""
+        body = bytearray()
         while True:
             n = int(self.until(b"\r\n"), 16)
             data = self.exactly(n + 2)
             assert data[-2:] == b"\r\n"
             if n == 0:
-                return body
+                return bytes(body)
             body += data[:n]
 
     def to_eof(self):
         while self.more():
             pass
-        out, self.buf = self.buf, b""
-        return out
+        return self.take(len(self.buf))
 
 
 class Message:

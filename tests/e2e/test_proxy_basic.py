@@ -157,6 +157,7 @@ def test_chunked_request_reaches_the_worker_whole(start):
     for i in range(0, len(body), 10000):
         part = body[i:i + 10000]
         c.send(b"%x\r\n%s\r\n" % (len(part), part))
+        wait_until("a connection to the worker", lambda: len(u.conns) == 2)
     c.send(b"0\r\n\r\n")
     assert c.answer().status == 200
     assert u.requests[1].body == body and u.requests[1].get("Transfer-Encoding") == "chunked"
