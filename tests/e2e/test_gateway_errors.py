@@ -40,10 +40,22 @@ def test_an_empty_registry_knows_that_it_is_empty(weir):
     assert weir.chat("anything").error() == (404, "model_not_found")
 
 
-def test_unknown_path(one):
-    weir, _ = one
-    assert weir.http("POST", "/admin/api/v1/endpoints", {}).error()[0] == 404
-    assert weir.http("GET", "/metrics").status == 404   # the data port serves no admin path
+def test_unknown_path(start_weir, upstream):
+    weir = start_weir({"routes": [{"match": {"path": "/v1/**"}}]})
+    up = upstream(name="u")
+    weir.register(up)
+    assert weir.chat().status == 200
+    for path in ("/api/v1/endpoints", "/metrics", "/v2/x", "/"):
+        assert weir.http("POST", path, {"model": "m"}).error() == (404, "route_not_found")
+    assert up.hits() == 1
+
+
+def test_the_data_port_serves_no_admin_path(one):
+    weir, up = one
+    r = weir.http("GET", "/metrics")
+    assert r.header("x-worker") == up.name and b"weir_" not in r.body   # whatever it is, it is the worker's
+    r = weir.http("POST", "/api/v1/config/apply", {"model": "m"})
+    assert r.header("x-worker") == up.name
 
 
 @pytest.mark.parametrize("body", [b"{", b"nonsense", b'{"model": 5}', b'{"model":"m"', b'[1,2]'])
@@ -52,9 +64,9 @@ def test_a_body_that_is_not_a_request(one, body):
     weir, up = one
     r = weir.http("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
     # with one live model, a body that names none still reaches the worker, which is the judge of its own input
-    assert r.status in (200, 400), r.status
-    if r.status == 400:
-        assert r.error()[1] in ("invalid_request", "model_required")
+    assert (r.status, up.hits()) == (200, 1) or (r.error(), up.hits()) == ((400, "invalid_request"), 0)
+    if up.hits():
+        assert up.requests[0].body == body
     assert weir.chat().status == 200
 
 
