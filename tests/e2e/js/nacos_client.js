@@ -36,7 +36,7 @@ async function main() {
   seen.status = await client.getServerStatus();
   await client.deregisterInstance(service, a);
   await until((hosts) => hosts.length === 1 && hosts[0].port === 7002);
-  // The client ignores an empty list, so the last one to go is asked for by the test itself.
+  // The SDK keeps its last list rather than believe an empty one, so this last step is not seen from here.
   await client.deregisterInstance(service, b);
   console.log(JSON.stringify(seen));
   await client.close();
