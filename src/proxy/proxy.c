@@ -162,8 +162,10 @@ static void drain_step(struct lane *l)
             else
                 exchange_end(x, OUTCOME_UPSTREAM_ABORTED, FATE_ABORT);
         }
-        weir_list_foreach_safe (n, &l->clients)
-            client_close(container_of(n, struct client, node), FATE_ABORT);
+        weir_list_foreach_safe (n, &l->clients) {
+            struct client *c = container_of(n, struct client, node);
+            client_close(c, net_conn_queued(&c->conn) ? FATE_ABORT : FATE_KEEP);
+        }
     }
     /* As long as any answer is under way, open connections may still bring requests. */
     if (proxy_active(p) == 0)
