@@ -280,6 +280,14 @@ int fleet_sample(
     return 0;
 }
 
+struct cell *fleet_cell_of(const struct fleet *f, uint16_t source, struct slice key)
+{
+    BUG_ON(source >= f->options.n_sources);
+    const struct record *r = map_get(&f->records[source], key);
+
+    return r ? r->entry->cell : NULL;
+}
+
 void fleet_synced(struct fleet *f, uint16_t source)
 {
     BUG_ON(source >= f->options.n_sources);

@@ -49,6 +49,8 @@ int fleet_sample(struct fleet *f,
                  struct slice key,
                  const struct sample *s,
                  uint64_t now_ns) MUST_CHECK;
+/** The live cell of what a source calls `key`, borrowed until the next upsert or remove; NULL when unknown. */
+struct cell *fleet_cell_of(const struct fleet *f, uint16_t source, struct slice key);
 void fleet_synced(struct fleet *f, uint16_t source);
 
 /**

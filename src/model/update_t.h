@@ -49,7 +49,7 @@ struct instance {
 /** Where a source sends what it learns. Thread: the control loop only. */
 struct update_sink {
     void *ctx;
-    /** Add or replace. @return 0, WEIR_E_INVALID (nothing changed), WEIR_E_FULL, WEIR_E_NOMEM. */
+    /** Add or replace. Nothing changed unless 0: WEIR_E_INVALID, WEIR_E_DENIED (it is Weir itself), WEIR_E_FULL, WEIR_E_NOMEM. */
     int (*upsert)(void *ctx, uint16_t source, const struct instance *instance);
     /** The source no longer has it. Unknown keys are ignored. */
     void (*remove)(void *ctx, uint16_t source, struct slice key);

@@ -24,6 +24,13 @@ struct sched_exclude {
 /** Most members of one pool. */
 enum { SCHED_ROWS_MAX = 4096 };
 
+/** The last share computed for a row and from which utilization: reports are rare, picks are not. */
+struct sched_memo {
+    uint64_t share;
+    uint32_t key; /**< 0 = none; utilization + 1, or SCHED_MEMO_UNKNOWN */
+};
+enum { SCHED_MEMO_UNKNOWN = 1 << 16 };
+
 /** What a pick is made from. Rows stand beside their candidates. */
 struct sched_view {
     const struct policy *policy;
@@ -31,8 +38,13 @@ struct sched_view {
     const struct sched_candidate *candidates;
     const struct sched_row *rows;
     uint32_t n;
-    struct slice model;     /**< present: every candidate's `model` is the one of this name */
-    struct sched_need need; /**< filled by sched_pick() */
+    struct slice model; /**< present: every candidate's `model` is the one of this name */
+    struct sched_memo
+        *memo; /**< beside the rows, zeroed when policy or candidates change; may be NULL */
+    uint64_t shortest_context; /**< no candidate's context is below this; 0 = not known */
+    /* filled by sched_pick() */
+    struct sched_need need;
+    uint16_t all_flags, any_flags; /**< what all rows, and what some have */
 };
 
 /** A cost as an exact fraction: equal costs are equal, however they came about. den > 0 is also the share of ties. */
@@ -60,6 +72,7 @@ struct sched_filter {
 };
 struct sched_score {
     const char *name;
+    uint64_t unit; /**< num x unit / den is the cost in its natural unit; below 2^48 */
     bool reads_body;
     /** costs[i] is of row fit[i]. */
     void (*cost)(const struct sched_view *v,

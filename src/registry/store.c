@@ -1,0 +1,811 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file Records and services: making, finding, removing. Edits and leases of what is there: store_lease.c.
+ *
+ * Order of every registration: build the new record aside, hook it in (all that can run out of memory), ask the sink,
+ * and only then let go of the old one. A refusal takes the same steps back.
+ */
+#include "registry/store_priv.h"
+
+#include "base/bug.h"
+
+enum { RECORD_TEXT_MAX = 4 << 20, KEY_MAX = 2048 };
+
+static bool due_before(const struct heap_node *a, const struct heap_node *b)
+{
+    return container_of(a, struct record, due)->due_ns <
+           container_of(b, struct record, due)->due_ns;
+}
+
+void store_init(struct store *s, const struct store_options *o)
+{
+    *s = (struct store){.o = *o, .next_epoch = 1};
+    map_init(&s->native, o->mem);
+    map_init(&s->nacos, o->mem);
+    map_init(&s->addresses, o->mem);
+    map_init(&s->by_service, o->mem);
+    list_init(&s->records);
+    list_init(&s->services);
+    heap_init(&s->due, o->mem, due_before);
+}
+
+/* --- keys --- */
+
+/** Text of a lookup key, put together on the stack. */
+struct key_text {
+    char p[KEY_MAX];
+    size_t n;
+    bool over;
+};
+
+static void key_add(struct key_text *k, struct slice s)
+{
+    if (s.n > sizeof(k->p) - k->n) {
+        k->over = true;
+        return;
+    }
+    if (s.n)
+        memcpy(k->p + k->n, s.p, s.n);
+    k->n += s.n;
+}
+
+static struct slice key_slice(const struct key_text *k)
+{
+    return slice_of(k->p, k->n);
+}
+
+static void service_key(struct key_text *k, struct slice ns, struct slice grouped)
+{
+    k->n = 0;
+    k->over = false;
+    key_add(k, ns);
+    key_add(k, SLICE("\n"));
+    key_add(k, grouped);
+}
+
+static void
+nacos_key(struct key_text *k, struct slice ns, struct slice grouped, struct slice address)
+{
+    service_key(k, ns, grouped);
+    key_add(k, SLICE("\n"));
+    key_add(k, address);
+}
+
+void store_address(struct buf *out, struct slice host, uint16_t port)
+{
+    bool v6 = slice_find(host, ':') < host.n;
+
+    if (v6)
+        buf_put_char(out, '[');
+    buf_put_slice(out, host);
+    buf_put_str(out, v6 ? "]:" : ":");
+    buf_put_u64(out, port);
+}
+
+/* --- looking up --- */
+
+struct record *store_native(const struct store *s, struct slice id)
+{
+    return map_get(&s->native, id);
+}
+
+struct record *store_find(const struct store *s, struct slice id)
+{
+    struct record *r = store_native(s, id);
+
+    if (r)
+        return r;
+    struct record *first = map_get(&s->addresses, id);
+    if (!first || first->kind == RECORD_NACOS)
+        return first;
+    weir_list_foreach (pos, &first->same_address) {
+        r = container_of(pos, struct record, same_address);
+        if (r->kind == RECORD_NACOS)
+            return r;
+    }
+    return NULL;
+}
+
+struct record *
+store_find_nacos(const struct store *s, struct slice ns, struct slice grouped, struct slice address)
+{
+    struct key_text k;
+
+    nacos_key(&k, ns, grouped, address);
+    struct record *r = k.over ? NULL : map_get(&s->nacos, key_slice(&k));
+    if (r)
+        return r;
+    struct service *service = store_service(s, ns, grouped);
+    struct record *first = service ? map_get(&s->addresses, address) : NULL;
+    if (!first)
+        return NULL;
+    struct list *pos = &first->same_address;
+    do {
+        r = container_of(pos, struct record, same_address);
+        for (uint32_t i = 0; r->kind == RECORD_NATIVE && i < r->n_links; i++)
+            if (r->links[i].service == service)
+                return r;
+        pos = pos->next;
+    } while (pos != &first->same_address);
+    return NULL;
+}
+
+struct service *store_service(const struct store *s, struct slice ns, struct slice grouped)
+{
+    struct key_text k;
+
+    service_key(&k, ns, grouped);
+    return k.over ? NULL : map_get(&s->by_service, key_slice(&k));
+}
+
+/* --- services --- */
+
+static int service_get(struct store *s, struct slice ns, struct slice grouped, struct service **out)
+{
+    struct key_text k;
+
+    service_key(&k, ns, grouped);
+    if (k.over)
+        return WEIR_E_INVALID;
+    *out = map_get(&s->by_service, key_slice(&k));
+    if (*out)
+        return 0;
+    struct service *v = mem_zalloc(s->o.mem, sizeof(*v));
+    char *key = mem_strdup(s->o.mem, key_slice(&k));
+    if (v && key) {
+        v->key = slice_of(key, k.n);
+        v->ns = slice_of(key, ns.n);
+        v->grouped = slice_of(key + ns.n + 1, grouped.n);
+        list_init(&v->links);
+        if (map_put(&s->by_service, v->key, v) == 0) {
+            list_add(&s->services, &v->node);
+            *out = v;
+            return 0;
+        }
+    }
+    mem_free(s->o.mem, key);
+    mem_free(s->o.mem, v);
+    return WEIR_E_NOMEM;
+}
+
+static void service_free(struct store *s, struct service *v)
+{
+    map_del(&s->by_service, v->key);
+    list_del(&v->node);
+    mem_free(s->o.mem, (char *)(uintptr_t)v->key.p);
+    mem_free(s->o.mem, v);
+}
+
+static void service_release(struct store *s, struct service *v)
+{
+    if (list_empty(&v->links) && !v->kept)
+        service_free(s, v);
+}
+
+int store_service_put(struct store *s,
+                      struct slice ns,
+                      struct slice grouped,
+                      double protect_threshold,
+                      struct service **out)
+{
+    int rc = service_get(s, ns, grouped, out);
+
+    if (rc)
+        return rc;
+    (*out)->kept = true;
+    if (protect_threshold >= 0)
+        (*out)->protect_threshold = protect_threshold;
+    store_event(s, STORE_NOTED, NULL, REASON_NONE);
+    return 0;
+}
+
+int store_service_delete(struct store *s, struct slice ns, struct slice grouped)
+{
+    struct service *v = store_service(s, ns, grouped);
+
+    if (!v)
+        return WEIR_E_NOTFOUND;
+    if (!list_empty(&v->links))
+        return WEIR_E_EXISTS;
+    service_free(s, v);
+    store_event(s, STORE_NOTED, NULL, REASON_NONE);
+    return 0;
+}
+
+/* --- making a record --- */
+
+static int copy_kv(struct arena *a, const struct kv *from, uint32_t n, const struct kv **out)
+{
+    struct kv *to = arena_array(a, n, sizeof(*to));
+
+    if (!to)
+        return WEIR_E_NOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        if (arena_slice(a, from[i].key, &to[i].key) || arena_slice(a, from[i].value, &to[i].value))
+            return WEIR_E_NOMEM;
+    *out = to;
+    return 0;
+}
+
+static int copy_models(struct arena *a, struct instance *i)
+{
+    struct model_ref *to = arena_array(a, i->n_models, sizeof(*to));
+
+    if (!to)
+        return WEIR_E_NOMEM;
+    for (uint32_t m = 0; m < i->n_models; m++) {
+        to[m].max_model_len = i->models[m].max_model_len;
+        if (arena_slice(a, i->models[m].id, &to[m].id) ||
+            arena_slice(a, i->models[m].version, &to[m].version) ||
+            arena_slice(a, i->models[m].lora_base, &to[m].lora_base))
+            return WEIR_E_NOMEM;
+    }
+    i->models = to;
+    return 0;
+}
+
+static int copy_devices(struct arena *a, struct instance *i)
+{
+    struct device *to = arena_array(a, i->n_devices, sizeof(*to));
+
+    if (!to)
+        return WEIR_E_NOMEM;
+    for (uint32_t d = 0; d < i->n_devices; d++) {
+        to[d].memory_total_bytes = i->devices[d].memory_total_bytes;
+        if (arena_slice(a, i->devices[d].uuid, &to[d].uuid) ||
+            arena_slice(a, i->devices[d].type, &to[d].type))
+            return WEIR_E_NOMEM;
+    }
+    i->devices = to;
+    return 0;
+}
+
+/** Replace every borrowed text of *i except metadata and key by a copy in the arena. */
+static int copy_instance(struct arena *a, struct instance *i)
+{
+    struct slice *services = arena_array(a, i->n_services, sizeof(*services));
+
+    if (!services)
+        return WEIR_E_NOMEM;
+    for (uint32_t k = 0; k < i->n_services; k++)
+        if (arena_slice(a, i->services[k], &services[k]))
+            return WEIR_E_NOMEM;
+    i->services = services;
+    if (copy_models(a, i) || copy_devices(a, i) || copy_kv(a, i->labels, i->n_labels, &i->labels) ||
+        arena_slice(a, i->id, &i->id) || arena_slice(a, i->host, &i->host) ||
+        arena_slice(a, i->region, &i->region) || arena_slice(a, i->zone, &i->zone) ||
+        arena_slice(a, i->cluster, &i->cluster))
+        return WEIR_E_NOMEM;
+    return 0;
+}
+
+/** The concatenation, in the arena. */
+static int join(struct arena *a, const struct slice *parts, unsigned n, struct slice *out)
+{
+    size_t size = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        size += parts[i].n;
+    char *p = arena_alloc(a, size + 1);
+    if (!p)
+        return WEIR_E_NOMEM;
+    *out = slice_of(p, size);
+    for (unsigned i = 0; i < n; i++) {
+        if (parts[i].n)
+            memcpy(p, parts[i].p, parts[i].n);
+        p += parts[i].n;
+    }
+    *p = '\0';
+    return 0;
+}
+
+static int name_address(struct record *r)
+{
+    struct buf b;
+
+    buf_init(&b, r->text.mem, KEY_MAX);
+    store_address(&b, r->instance.host, r->instance.port);
+    int rc = b.err ? b.err : arena_slice(&r->text, buf_slice(&b), &r->address);
+    buf_fini(&b);
+    return rc;
+}
+
+static int
+set_metadata(struct store *s, struct record *r, const struct instance *in, enum meta_writer writer)
+{
+    bool visible;
+    int rc = meta_merge(s->o.mem, NULL, in->metadata, in->n_metadata, writer, &r->meta, &visible);
+
+    r->instance.metadata = r->meta ? r->meta->kv : NULL;
+    r->instance.n_metadata = r->meta ? r->meta->n_kv : 0;
+    return rc;
+}
+
+/** A record outside of every table. */
+static int
+record_new(struct store *s, enum record_kind kind, const struct instance *in, struct record **out)
+{
+    struct record *r = mem_zalloc(s->o.mem, sizeof(*r));
+
+    if (!r)
+        return WEIR_E_NOMEM;
+    r->kind = kind;
+    r->instance = *in;
+    arena_init(&r->text, s->o.mem, RECORD_TEXT_MAX);
+    list_init(&r->node);
+    list_init(&r->same_address);
+    r->ephemeral = true;
+    r->client_weight = in->weight;
+    r->client_enabled = in->enabled;
+    r->interval_ms = NACOS_BEAT_INTERVAL_MS;
+    r->timeout_ms = NACOS_BEAT_TIMEOUT_MS;
+    r->delete_ms = NACOS_DELETE_TIMEOUT_MS;
+    int rc = copy_instance(&r->text, &r->instance);
+    if (!rc)
+        rc = name_address(r);
+    if (!rc)
+        rc = set_metadata(s, r, in, kind == RECORD_NACOS ? META_CLIENT : META_OPERATOR);
+    if (rc) {
+        record_free(s, r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+void record_free(struct store *s, struct record *r)
+{
+    arena_fini(&r->text);
+    mem_free(s->o.mem, r->meta);
+    mem_free(s->o.mem, r->cluster);
+    mem_free(s->o.mem, r);
+}
+
+/* --- hooking it in --- */
+
+static void address_add(struct record *r, struct record *ring)
+{
+    list_add(&ring->same_address, &r->same_address);
+}
+
+static void address_del(struct store *s, struct record *r)
+{
+    bool named = map_get(&s->addresses, r->address) == r;
+    struct list *other = r->same_address.next;
+    bool alone = list_empty(&r->same_address);
+
+    list_del(&r->same_address);
+    if (!named)
+        return;
+    map_del(&s->addresses, r->address);
+    if (!alone) {
+        struct record *heir = container_of(other, struct record, same_address);
+        /* A place was just freed, so this does not allocate. */
+        BUG_ON(map_put(&s->addresses, heir->address, heir) != 0);
+    }
+}
+
+static void links_del(struct store *s, struct record *r)
+{
+    while (r->n_links > 0) {
+        struct service_link *l = &r->links[--r->n_links];
+        list_del(&l->node);
+        if (r->kind == RECORD_NACOS)
+            l->service->n_nacos--;
+        service_release(s, l->service);
+    }
+}
+
+static int link_add(struct store *s, struct record *r, struct slice ns, struct slice grouped)
+{
+    struct service_link *l = &r->links[r->n_links];
+    int rc = service_get(s, ns, grouped, &l->service);
+
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < r->n_links; i++)
+        if (r->links[i].service == l->service)
+            return 0; /* named twice */
+    l->record = r;
+    list_add(&l->service->links, &l->node);
+    r->n_links++;
+    if (r->kind == RECORD_NACOS && l->service->n_nacos++ == 0)
+        l->service->ephemeral = r->ephemeral;
+    return 0;
+}
+
+/** A native endpoint's services, as Nacos clients see them. */
+static int links_native(struct store *s, struct record *r)
+{
+    struct key_text k;
+
+    r->links = arena_array(&r->text, r->instance.n_services, sizeof(*r->links));
+    if (!r->links)
+        return WEIR_E_NOMEM;
+    for (uint32_t i = 0; i < r->instance.n_services; i++) {
+        struct slice name = r->instance.services[i];
+        const char *at = memmem(name.p, name.n, "@@", 2);
+        k.n = 0;
+        k.over = false;
+        if (!at)
+            key_add(&k, SLICE(NACOS_GROUP "@@"));
+        key_add(&k, name);
+        int rc = k.over ? WEIR_E_INVALID : link_add(s, r, SLICE(NACOS_PUBLIC), key_slice(&k));
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static void unhook(struct store *s, struct record *r)
+{
+    address_del(s, r);
+    links_del(s, r);
+    if (r->due.at)
+        heap_remove(&s->due, &r->due);
+    if (!list_empty(&r->node)) {
+        list_del(&r->node);
+        s->n--;
+    }
+}
+
+/** Everything but the map of its kind, which comes last because it takes the old record's place. */
+static int hook(struct store *s, struct record *r)
+{
+    struct record *ring = map_get(&s->addresses, r->address);
+    int rc = 0;
+
+    if (ring)
+        address_add(r, ring);
+    else
+        rc = map_put(&s->addresses, r->address, r);
+    if (!rc)
+        rc = heap_push(&s->due, &r->due);
+    if (rc)
+        return rc;
+    list_add(&s->records, &r->node);
+    s->n++;
+    return 0;
+}
+
+/** Put r into its map in place of old (or NULL), ask the sink, and free old; or take all back. */
+static int settle(struct store *s, struct map *map, struct record *r, struct record *old)
+{
+    if (old)
+        map_del(map, old->map_key);
+    int rc = map_put(map, r->map_key, r);
+    if (!rc)
+        rc = sink_upsert(s, &r->instance);
+    if (rc) {
+        if (map_get(map, r->map_key) == r)
+            map_del(map, r->map_key);
+        /* Its place was freed above, so this does not allocate. */
+        if (old)
+            BUG_ON(map_put(map, old->map_key, old) != 0);
+        return rc;
+    }
+    if (old) {
+        unhook(s, old);
+        record_free(s, old);
+    }
+    store_event(s, STORE_UPSERT, r, REASON_NONE);
+    return 0;
+}
+
+static void discard(struct store *s, struct record *r)
+{
+    unhook(s, r);
+    record_free(s, r);
+}
+
+/* --- native --- */
+
+static int name_native(struct record *r)
+{
+    if (!r->instance.id.p)
+        r->instance.id = r->address;
+    struct slice parts[] = {SLICE("native/"), r->instance.id};
+    r->map_key = r->instance.id;
+    return join(&r->text, parts, ARRAY_LEN(parts), &r->instance.key);
+}
+
+static void inherit_load(struct record *r, const struct record *old)
+{
+    r->has_load = old->has_load;
+    r->load = old->load;
+    r->has_load_epoch = old->has_load_epoch;
+    r->has_load_seq = old->has_load_seq;
+    r->load_epoch = old->load_epoch;
+    r->load_seq = old->load_seq;
+}
+
+static int set_epoch(struct store *s, struct record *r, const struct record *old, bool given)
+{
+    r->epoch_given = given || (old && old->epoch_given);
+    if (!given) {
+        r->instance.epoch = old ? old->instance.epoch : s->next_epoch++;
+        return 0;
+    }
+    if (old && ((old->epoch_given && r->instance.epoch < old->instance.epoch) ||
+                (old->has_load_epoch && r->instance.epoch < old->load_epoch)))
+        return WEIR_E_STALE;
+    if (!r->has_load_epoch || r->instance.epoch > r->load_epoch) {
+        r->has_load_epoch = true;
+        r->has_load_seq = false;
+        r->has_load = false;
+        r->load_epoch = r->instance.epoch;
+    }
+    return 0;
+}
+
+int store_put(struct store *s,
+              const struct native_put *put,
+              uint64_t now_ns,
+              struct record **out,
+              bool *created)
+{
+    struct record *r;
+    struct record *old = put->instance->id.p ? store_native(s, put->instance->id) : NULL;
+    int rc;
+
+    if (created)
+        *created = old == NULL;
+    if (!old && s->n >= s->o.records_max)
+        return WEIR_E_FULL;
+    rc = record_new(s, RECORD_NATIVE, put->instance, &r);
+    if (rc)
+        return rc;
+    r->instance.probation = false;
+    r->ttl_ns = put->ttl_ns;
+    r->alive_ns = now_ns;
+    r->due_ns = now_ns + put->ttl_ns;
+    if (old)
+        inherit_load(r, old);
+    rc = set_epoch(s, r, old, put->has_epoch);
+    if (!rc)
+        rc = name_native(r);
+    if (!rc)
+        rc = links_native(s, r);
+    if (!rc)
+        rc = hook(s, r);
+    if (!rc)
+        rc = settle(s, &s->native, r, old);
+    if (rc) {
+        discard(s, r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+void store_remove(struct store *s, struct record *r, enum store_reason reason)
+{
+    store_event(s, STORE_REMOVE, r, reason);
+    if (s->o.sink.remove)
+        s->o.sink.remove(s->o.sink.ctx, s->o.source, r->instance.key);
+    map_del(r->kind == RECORD_NATIVE ? &s->native : &s->nacos, r->map_key);
+    discard(s, r);
+}
+
+/* --- Nacos --- */
+
+static int name_nacos(struct record *r, struct slice ns, struct slice grouped)
+{
+    struct slice key[] = {ns, SLICE("\n"), grouped, SLICE("\n"), r->address};
+    struct slice told[] = {SLICE("nacos/"), ns, SLICE("/"), grouped, SLICE("/"), r->address};
+    int rc = join(&r->text, key, ARRAY_LEN(key), &r->map_key);
+
+    r->instance.id = r->address;
+    return rc ? rc : join(&r->text, told, ARRAY_LEN(told), &r->instance.key);
+}
+
+/** "llm" for DEFAULT_GROUP, else the grouped name. */
+static struct slice plain_service(struct slice grouped)
+{
+    return slice_starts(grouped, SLICE(NACOS_GROUP "@@"))
+               ? slice_from(grouped, sizeof(NACOS_GROUP "@@") - 1)
+               : grouped;
+}
+
+int record_set_cluster(struct store *s, struct record *r, struct slice cluster)
+{
+    r->cluster = mem_strdup(s->o.mem, cluster);
+    if (!r->cluster)
+        return WEIR_E_NOMEM;
+    r->instance.cluster = record_cluster(r->cluster);
+    return 0;
+}
+
+/** A Nacos record outside of every table. */
+static int nacos_new(struct store *s,
+                     struct slice ns,
+                     struct slice grouped,
+                     struct slice cluster,
+                     bool ephemeral,
+                     const struct instance *in,
+                     struct record **out)
+{
+    struct record *r;
+    struct service *service = store_service(s, ns, grouped);
+
+    if (service && service->n_nacos > 0 && service->ephemeral != ephemeral)
+        return WEIR_E_UNSUPPORTED;
+    if (s->n >= s->o.records_max)
+        return WEIR_E_FULL;
+    int rc = record_new(s, RECORD_NACOS, in, &r);
+    if (rc)
+        return rc;
+    r->ephemeral = ephemeral;
+    rc = record_set_cluster(s, r, cluster.n ? cluster : SLICE(NACOS_CLUSTER));
+    if (!rc)
+        rc = name_nacos(r, ns, grouped);
+    if (!rc)
+        rc = beat_rules(r, r->instance.metadata, r->instance.n_metadata);
+    if (!rc && !(r->links = arena_array(&r->text, 1, sizeof(*r->links))))
+        rc = WEIR_E_NOMEM;
+    if (!rc)
+        rc = link_add(s, r, ns, grouped);
+    if (rc) {
+        discard(s, r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+int nacos_create(struct store *s, const struct nacos_write *w, uint64_t now_ns, struct record **out)
+{
+    struct slice service = plain_service(w->grouped);
+    struct instance in = {.services = &service,
+                          .n_services = 1,
+                          .host = w->host,
+                          .port = w->port,
+                          .weight = w->has_weight ? w->weight : WEIGHT_ONE,
+                          .enabled = w->has_enabled ? w->enabled : true,
+                          .healthy = w->has_healthy ? w->healthy : true,
+                          .metadata = w->metadata,
+                          .n_metadata = w->n_metadata,
+                          .epoch = s->next_epoch};
+    struct record *r;
+    int rc = nacos_new(s, w->ns, w->grouped, w->cluster, w->has_ephemeral ? w->ephemeral : true,
+                       &in, &r);
+
+    if (rc)
+        return rc;
+    r->alive_ns = now_ns;
+    r->due_ns = lease_due(r, r->instance.healthy);
+    rc = hook(s, r);
+    if (!rc)
+        rc = settle(s, &s->nacos, r, NULL);
+    if (rc) {
+        discard(s, r);
+        return rc;
+    }
+    s->next_epoch++;
+    *out = r;
+    return 0;
+}
+
+/* --- saved state --- */
+
+/** Bring in what clients last said, so that their next beat is judged as before the restart. */
+static int restore_told(struct store *s, struct record *r, const struct saved_record *saved)
+{
+    struct meta *told;
+    struct meta *both;
+    bool visible;
+    uint32_t n = 0;
+    int rc = meta_merge(s->o.mem, NULL, saved->told, saved->n_told, META_CLIENT, &told, &visible);
+
+    if (rc || !told)
+        return rc;
+    const struct instance *in = saved->instance;
+    struct kv *delta = mem_array(s->o.mem, (size_t)told->n_kv + in->n_metadata, sizeof(*delta));
+    if (!delta) {
+        mem_free(s->o.mem, told);
+        return WEIR_E_NOMEM;
+    }
+    for (uint32_t i = 0; i < told->n_kv; i++)
+        if (!meta_get(in->metadata, in->n_metadata, told->kv[i].key).p)
+            delta[n++] = (struct kv){told->kv[i].key, SLICE("")};
+    for (uint32_t i = 0; i < in->n_metadata; i++)
+        delta[n++] = in->metadata[i];
+    rc = meta_merge(s->o.mem, told, delta, n, META_OPERATOR, &both, &visible);
+    if (!rc) {
+        mem_free(s->o.mem, r->meta);
+        r->meta = both ? both : told;
+        r->instance.metadata = r->meta->kv;
+        r->instance.n_metadata = r->meta->n_kv;
+    }
+    if (rc || both)
+        mem_free(s->o.mem, told);
+    mem_free(s->o.mem, delta);
+    return rc;
+}
+
+static int restore_new(struct store *s, const struct saved_record *saved, struct record **out)
+{
+    if (saved->kind == RECORD_NATIVE) {
+        if (s->n >= s->o.records_max)
+            return WEIR_E_FULL;
+        int rc = record_new(s, RECORD_NATIVE, saved->instance, out);
+        if (rc)
+            return rc;
+        rc = name_native(*out);
+        if (!rc && store_native(s, (*out)->instance.id))
+            rc = WEIR_E_EXISTS;
+        if (!rc)
+            rc = links_native(s, *out);
+        if (rc)
+            discard(s, *out);
+        return rc;
+    }
+    struct buf address;
+    buf_init(&address, s->o.mem, KEY_MAX);
+    store_address(&address, saved->instance->host, saved->instance->port);
+    struct key_text k;
+    nacos_key(&k, saved->ns, saved->grouped, buf_slice(&address));
+    int rc = address.err ? address.err : k.over ? WEIR_E_INVALID : 0;
+    buf_fini(&address);
+    if (rc)
+        return rc;
+    if (map_get(&s->nacos, key_slice(&k)))
+        return WEIR_E_EXISTS;
+    struct slice service = plain_service(saved->grouped);
+    struct instance in = *saved->instance;
+    in.services = &service;
+    in.n_services = 1;
+    rc = nacos_new(s, saved->ns, saved->grouped, saved->cluster, saved->ephemeral, &in, out);
+    if (!rc) {
+        rc = restore_told(s, *out, saved);
+        if (rc)
+            discard(s, *out);
+    }
+    return rc;
+}
+
+int store_restore(struct store *s, const struct saved_record *saved, uint64_t now_ns)
+{
+    struct record *r;
+    int rc = restore_new(s, saved, &r);
+
+    if (rc)
+        return rc;
+    r->instance.probation = true;
+    r->client_weight = saved->client_weight;
+    r->client_enabled = saved->client_enabled;
+    r->weight_held = saved->weight_held;
+    r->enabled_held = saved->enabled_held;
+    r->epoch_given = saved->epoch_given;
+    if (r->epoch_given) {
+        r->has_load_epoch = true;
+        r->load_epoch = r->instance.epoch;
+    } else if (r->instance.epoch >= s->next_epoch) {
+        s->next_epoch = r->instance.epoch + 1;
+    }
+    r->ttl_ns = saved->ttl_ns;
+    r->alive_ns = now_ns;
+    r->due_ns = lease_due(r, r->instance.healthy);
+    rc = hook(s, r);
+    if (!rc)
+        rc = settle(s, r->kind == RECORD_NATIVE ? &s->native : &s->nacos, r, NULL);
+    if (rc)
+        discard(s, r);
+    return rc;
+}
+
+void store_fini(struct store *s)
+{
+    weir_list_foreach_safe (pos, &s->records)
+        record_free(s, container_of(pos, struct record, node));
+    weir_list_foreach_safe (pos, &s->services) {
+        struct service *v = container_of(pos, struct service, node);
+        mem_free(s->o.mem, (char *)(uintptr_t)v->key.p);
+        mem_free(s->o.mem, v);
+    }
+    map_fini(&s->native);
+    map_fini(&s->nacos);
+    map_fini(&s->addresses);
+    map_fini(&s->by_service);
+    heap_fini(&s->due);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file What store.c and store_lease.c share. */
+#ifndef WEIR_REGISTRY_STORE_PRIV_H
+#define WEIR_REGISTRY_STORE_PRIV_H
+
+#include "registry/store.h"
+
+static inline void store_event(struct store *s,
+                               enum store_event event,
+                               const struct record *r,
+                               enum store_reason reason)
+{
+    if (s->o.on_event)
+        s->o.on_event(s->o.ctx, event, r, reason);
+}
+
+static inline int sink_upsert(struct store *s, const struct instance *i)
+{
+    return s->o.sink.upsert ? s->o.sink.upsert(s->o.sink.ctx, s->o.source, i) : 0;
+}
+
+/** DEFAULT says nothing about where an instance is. */
+static inline struct slice record_cluster(const char *cluster)
+{
+    struct slice s = slice_str(cluster);
+
+    return slice_eq(s, SLICE(NACOS_CLUSTER)) ? (struct slice){NULL, 0} : s;
+}
+
+void record_free(struct store *s, struct record *r);
+int record_set_cluster(struct store *s, struct record *r, struct slice cluster) MUST_CHECK;
+
+/** A new Nacos instance; the caller has looked that there is none. */
+int nacos_create(struct store *s, const struct nacos_write *w, uint64_t now_ns, struct record **out)
+    MUST_CHECK;
+
+/** Read the preserved.* keys into r. WEIR_E_INVALID (r unchanged) when a timeout is below the interval. */
+int beat_rules(struct record *r, const struct kv *metadata, uint32_t n) MUST_CHECK;
+
+/** When the lease of r next does something, given its alive_ns. */
+uint64_t lease_due(const struct record *r, bool healthy);
+
+#endif /* WEIR_REGISTRY_STORE_PRIV_H */
