@@ -82,10 +82,12 @@ static void refused(struct nacos_call *n, const struct nacos_write *w, int rc)
         fail(n, 400, V3_INVALID, "Current service %.*s is %s service, can't register %s instance.",
              SLICE_ARG(w->grouped), w->has_ephemeral && !w->ephemeral ? "ephemeral" : "persistent",
              w->has_ephemeral && !w->ephemeral ? "persistent" : "ephemeral");
-    else if (rc == WEIR_E_INVALID)
+    else if (rc == WEIR_E_RANGE)
         fail(n, 400, V3_INVALID,
              "Instance 'heart beat interval' must less than 'heart beat timeout' and 'ip delete "
              "timeout'.");
+    else if (rc == WEIR_E_INVALID)
+        fail(n, 400, V3_INVALID, "the fleet cannot take this instance: %s", err_text(rc));
     else if (rc == WEIR_E_FULL)
         fail(n, 400, V3_INVALID, "the limit of %u instances or %u metadata keys is reached",
              n->c->registry->o.instances_max, ENDPOINT_KV_MAX);

@@ -196,7 +196,7 @@ int nacos_grouped(struct arena *a, struct slice service, struct slice group, str
     if (group.n == 0 || service.n == 0 || has_control(group) || has_control(service) ||
         find_at(service) < service.n || find_at(group) < group.n)
         return WEIR_E_INVALID;
-    if (group.n > NACOS_GROUP_MAX || service.n > NACOS_SERVICE_MAX)
+    if (group.n > NACOS_GROUP_MAX || group.n + 2 + service.n > NACOS_SERVICE_MAX)
         return WEIR_E_RANGE;
     char *p = arena_alloc(a, group.n + 2 + service.n);
     if (!p)

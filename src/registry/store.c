@@ -8,6 +8,7 @@
 #include "registry/store_priv.h"
 
 #include "base/bug.h"
+#include "base/hash.h"
 
 enum { RECORD_TEXT_MAX = 4 << 20, KEY_MAX = 2048 };
 
@@ -299,6 +300,25 @@ static int join(struct arena *a, const struct slice *parts, unsigned n, struct s
     return 0;
 }
 
+/** The key the sink knows it by: the parts joined, or their begin and a hash when that is too long for a key. */
+static int join_key(struct record *r, const struct slice *parts, unsigned n)
+{
+    enum { KEPT = ENDPOINT_TEXT_MAX - 17 };
+    struct slice whole;
+    struct buf hex;
+    int rc = join(&r->text, parts, n, &whole);
+
+    r->instance.key = whole;
+    if (rc || whole.n <= ENDPOINT_TEXT_MAX)
+        return rc;
+    buf_init(&hex, r->text.mem, 16);
+    buf_put_hex(&hex, hash_slice(whole, 0), 16);
+    struct slice shorter[] = {slice_of(whole.p, KEPT), SLICE("#"), buf_slice(&hex)};
+    rc = hex.err ? hex.err : join(&r->text, shorter, ARRAY_LEN(shorter), &r->instance.key);
+    buf_fini(&hex);
+    return rc;
+}
+
 static int name_address(struct record *r)
 {
     struct buf b;
@@ -506,7 +526,7 @@ static int name_native(struct record *r)
         r->instance.id = r->address;
     struct slice parts[] = {SLICE("native/"), r->instance.id};
     r->map_key = r->instance.id;
-    return join(&r->text, parts, ARRAY_LEN(parts), &r->instance.key);
+    return join_key(r, parts, ARRAY_LEN(parts));
 }
 
 static void inherit_load(struct record *r, const struct record *old)
@@ -596,7 +616,7 @@ static int name_nacos(struct record *r, struct slice ns, struct slice grouped)
     int rc = join(&r->text, key, ARRAY_LEN(key), &r->map_key);
 
     r->instance.id = r->address;
-    return rc ? rc : join(&r->text, told, ARRAY_LEN(told), &r->instance.key);
+    return rc ? rc : join_key(r, told, ARRAY_LEN(told));
 }
 
 /** "llm" for DEFAULT_GROUP, else the grouped name. */

@@ -34,7 +34,7 @@ int record_set_cluster(struct store *s, struct record *r, struct slice cluster) 
 int nacos_create(struct store *s, const struct nacos_write *w, uint64_t now_ns, struct record **out)
     MUST_CHECK;
 
-/** Read the preserved.* keys into r. WEIR_E_INVALID (r unchanged) when a timeout is below the interval. */
+/** Read the preserved.* keys into r. WEIR_E_RANGE (r unchanged) when a timeout is below the interval. */
 int beat_rules(struct record *r, const struct kv *metadata, uint32_t n) MUST_CHECK;
 
 /** When the lease of r next does something, given its alive_ns. */
