@@ -27,7 +27,17 @@ static inline struct slice record_cluster(const char *cluster)
     return slice_eq(s, SLICE(NACOS_CLUSTER)) ? (struct slice){NULL, 0} : s;
 }
 
+/** A record outside of every table. */
+int record_new(struct store *s,
+               enum record_kind kind,
+               const struct instance *in,
+               struct record **out) MUST_CHECK;
 void record_free(struct store *s, struct record *r);
+/** The parts as one text in the record's memory. */
+int record_join(struct arena *a, const struct slice *parts, unsigned n, struct slice *out)
+    MUST_CHECK;
+/** Set instance.key: the parts joined, or their begin and a hash when that is too long for a key. */
+int record_join_key(struct record *r, const struct slice *parts, unsigned n) MUST_CHECK;
 int record_set_cluster(struct store *s, struct record *r, struct slice cluster) MUST_CHECK;
 
 /** A new Nacos instance; the caller has looked that there is none. */
