@@ -6,6 +6,17 @@
 
 enum { RECORD_TEXT_MAX = 4 << 20, ADDRESS_MAX = 512 };
 
+void store_address(struct buf *out, struct slice host, uint16_t port)
+{
+    bool v6 = slice_find(host, ':') < host.n;
+
+    if (v6)
+        buf_put_char(out, '[');
+    buf_put_slice(out, host);
+    buf_put_str(out, v6 ? "]:" : ":");
+    buf_put_u64(out, port);
+}
+
 static int copy_kv(struct arena *a, const struct kv *from, uint32_t n, const struct kv **out)
 {
     struct kv *to = arena_array(a, n, sizeof(*to));

@@ -27,6 +27,34 @@ static inline struct slice record_cluster(const char *cluster)
     return slice_eq(s, SLICE(NACOS_CLUSTER)) ? (struct slice){NULL, 0} : s;
 }
 
+/* --- lookup keys, put together on the stack --- */
+
+enum { KEY_MAX = 2048 };
+
+/** Text of a lookup key, put together on the stack. */
+struct key_text {
+    char p[KEY_MAX];
+    size_t n;
+    bool over;
+};
+
+void key_add(struct key_text *k, struct slice s);
+struct slice key_slice(const struct key_text *k);
+/** namespace LF grouped */
+void service_key(struct key_text *k, struct slice ns, struct slice grouped);
+/** namespace LF grouped LF address */
+void nacos_key(struct key_text *k, struct slice ns, struct slice grouped, struct slice address);
+
+/* --- services --- */
+
+/** The service, made when there is none. */
+int service_get(struct store *s, struct slice ns, struct slice grouped, struct service **out)
+    MUST_CHECK;
+/** It lost a link: gone when that was the last and nobody keeps it. */
+void service_release(struct store *s, struct service *v);
+
+/* --- records --- */
+
 /** A record outside of every table. */
 int record_new(struct store *s,
                enum record_kind kind,
