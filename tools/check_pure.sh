@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Prove that a pure room's archive calls nothing but a short allowlist.
 # usage: check_pure.sh libsched.a [more.a ...]   (non-sanitized build)
 set -eu

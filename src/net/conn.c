@@ -432,6 +432,9 @@ void net_conn_resume(struct net_conn *c)
     if (!c->loop || !c->paused)
         return;
     c->paused = false;
+    /* What was told early, past unread bytes, is told again in its place. */
+    if (!c->read_end)
+        c->eof_told = false;
     if (c->parked && !c->read_end) {
         c->parked = false;
         if (loop_watch(c->loop, &c->watch, wanted_mask(c)) != 0)

@@ -8,7 +8,8 @@
  * no progress closes the connection with WEIR_E_FULL.
  * Sending: net_conn_send() takes all it is given: writes at once what the kernel accepts, owns a copy of the rest.
  * Backpressure is the caller's: when net_conn_queued() is high, pause the source until on_drained.
- * Ends: a peer's FIN is seen also while reading is paused (on_eof, once). An error or RST ends the connection in any state
+ * Ends: a peer's FIN is seen also while reading is paused (on_eof; told again after bytes that
+ * were still unread when reading is resumed). An error or RST ends the connection in any state
  * (on_closed, once, and the last callback). Inside callbacks any function below may be called on any connection,
  * net_conn_close() too; the struct may be freed in or after on_closed, or right after net_conn_close().
  */

@@ -15,11 +15,11 @@ struct multipart {
 
     /* The rest is the walk's own. */
     uint8_t state;
-    uint8_t field;          /**< which known field the current part is */
-    uint8_t flag_len;       /**< of the value of stream */
-    uint8_t end_matched;    /**< bytes of the empty line that ends a part's head */
+    uint8_t field;       /**< which known field the current part is */
+    uint8_t flag_len;    /**< of the value of stream */
+    uint8_t end_matched; /**< bytes of the empty line that ends a part's head */
     uint16_t delimiter_len;
-    uint16_t matched;       /**< bytes of the delimiter seen */
+    uint16_t matched; /**< bytes of the delimiter seen */
     uint16_t head_len;
     char flag[8];
     char delimiter[MULTIPART_BOUNDARY_MAX + 4]; /**< CRLF -- boundary */

@@ -20,7 +20,8 @@ struct peek_text {
     uint16_t n;
     bool present;
     bool too_long; /**< longer than PEEK_TEXT_MAX: not usable as a name, hash still right */
-    uint64_t hash; /**< hash_slice(value, 0); of a value that is too long, of its pieces of PEEK_TEXT_MAX bytes */
+    /** hash_slice(value, 0); of a value that is too long, of its pieces of PEEK_TEXT_MAX bytes. */
+    uint64_t hash;
     char bytes[PEEK_TEXT_MAX];
 };
 
@@ -66,7 +67,7 @@ struct peek {
     uint8_t field;        /**< which top-level key we are under */
     uint8_t class;        /**< how text here counts, by the nearest key */
     uint8_t key_len;      /**< above PEEK_KEY_MAX: longer than any known key */
-    uint8_t front_len;    /**< bytes of the current string in front; above PEEK_FRONT_MAX: decided to be text */
+    uint8_t front_len;    /**< bytes in front; above PEEK_FRONT_MAX: decided to be text */
     bool in_string;       /**< pieces of one string are coming in */
     bool media_string;    /**< it is a base64 data URL */
     uint16_t depth;       /**< arrays and objects we are inside */

@@ -17,12 +17,12 @@ enum { TOO_LONG = 255 };
 
 static const struct slice key = {"\"usage\"", 7};
 
-static struct slice key_text(const struct usage *u)
+static struct slice key_text(const struct peek_usage *u)
 {
     return u->key_len == TOO_LONG ? SLICE("") : slice_of(u->key, u->key_len);
 }
 
-static uint8_t field_of(const struct usage *u)
+static uint8_t field_of(const struct peek_usage *u)
 {
     struct slice name = key_text(u);
 
@@ -35,7 +35,7 @@ static uint8_t field_of(const struct usage *u)
     return F_NONE;
 }
 
-static bool details_key(const struct usage *u)
+static bool details_key(const struct peek_usage *u)
 {
     struct slice name = key_text(u);
 
@@ -44,7 +44,7 @@ static bool details_key(const struct usage *u)
 }
 
 /* The usage object ended: what it had now counts. */
-static void object_done(struct usage *u)
+static void object_done(struct peek_usage *u)
 {
     uint64_t *to[3] = {&u->prompt_tokens, &u->completion_tokens, &u->cached_tokens};
 
@@ -55,7 +55,7 @@ static void object_done(struct usage *u)
         }
 }
 
-static void on_key(struct usage *u, struct slice text, bool last)
+static void on_key(struct peek_usage *u, struct slice text, bool last)
 {
     if (u->key_len + text.n > sizeof(u->key)) {
         u->key_len = TOO_LONG;
@@ -69,7 +69,7 @@ static void on_key(struct usage *u, struct slice text, bool last)
 
 static int on_event(void *ctx, enum json_event event, struct slice text, bool last)
 {
-    struct usage *u = ctx;
+    struct peek_usage *u = ctx;
     unsigned depth = u->scan.depth;
 
     switch (event) {
@@ -102,13 +102,13 @@ static int on_event(void *ctx, enum json_event event, struct slice text, bool la
     return 0;
 }
 
-void usage_init(struct usage *u)
+void peek_usage_init(struct peek_usage *u)
 {
-    *u = (struct usage){0};
+    *u = (struct peek_usage){0};
 }
 
 /* Look for the key. @return bytes used. */
-static size_t search(struct usage *u, const char *p, size_t n)
+static size_t search(struct peek_usage *u, const char *p, size_t n)
 {
     size_t i = 0;
 
@@ -143,7 +143,7 @@ static size_t search(struct usage *u, const char *p, size_t n)
     return n;
 }
 
-static void open_object(struct usage *u)
+static void open_object(struct peek_usage *u)
 {
     u->state = OBJECT;
     u->field = F_NONE;
@@ -154,7 +154,7 @@ static void open_object(struct usage *u)
     wire_json_init(&u->scan, on_event, u);
 }
 
-void usage_feed(struct usage *u, const char *p, size_t n)
+void peek_usage_feed(struct peek_usage *u, const char *p, size_t n)
 {
     size_t i = 0;
 

@@ -12,8 +12,8 @@
 #include "base/slice.h"
 #include "wire/json_scan.h"
 
-/** Reader state, about 250 bytes. Fill by usage_init(). */
-struct usage {
+/** Reader state, about 250 bytes. Fill by peek_usage_init(). */
+struct peek_usage {
     bool found;                 /**< a usage object was read to its end */
     uint64_t prompt_tokens;     /**< also "input_tokens"; of the last object that had it */
     uint64_t completion_tokens; /**< also "output_tokens" */
@@ -31,13 +31,13 @@ struct usage {
     struct json_scan scan;
 };
 
-void usage_init(struct usage *u);
+void peek_usage_init(struct peek_usage *u);
 
 /**
  * Look at the next bytes of the answer's body (after transfer decoding).
  * Every object under a key "usage" is read, at any depth, in JSON and in each event of a stream; the last one
  * with a number wins, field by field. Cost: O(n), one memchr pass where there is none.
  */
-void usage_feed(struct usage *u, const char *p, size_t n);
+void peek_usage_feed(struct peek_usage *u, const char *p, size_t n);
 
 #endif /* WEIR_PEEK_USAGE_H */

@@ -106,10 +106,11 @@ static bool tried(const struct sched_exclude *x, const struct sched_candidate *c
     return false;
 }
 
-/* A cost as Q32.32, saturated: how costs of several scores are added. */
-static uint64_t fixed(struct sched_cost c, unsigned bits)
+/* A cost in the score's natural unit as fixed point, saturated: how costs of several scores are added. */
+static uint64_t fixed(struct sched_cost c, uint64_t unit, unsigned bits)
 {
-    unsigned __int128 q = ((unsigned __int128)c.num << bits) / c.den;
+    uint64_t num = MIN(c.num, UINT64_C(1) << 48);
+    unsigned __int128 q = (((unsigned __int128)num * unit) << bits) / c.den;
 
     return q > UINT64_MAX ? UINT64_MAX : (uint64_t)q;
 }
@@ -131,9 +132,10 @@ static void add_costs(const struct sched_view *v,
     struct sched_cost part[64];
 
     if (p->n_scores == 1) {
-        sched_scores[p->scores[0].plugin].cost(v, fit, n, costs);
+        const struct sched_score *only = &sched_scores[p->scores[0].plugin];
+        only->cost(v, fit, n, costs);
         for (uint32_t i = 0; why && i < n; i++)
-            why[fit[i]].terms[0] = fixed(costs[i], 16);
+            why[fit[i]].terms[0] = fixed(costs[i], only->unit, 16);
         return;
     }
     for (uint32_t i = 0; i < n; i++)
@@ -141,10 +143,11 @@ static void add_costs(const struct sched_view *v,
     for (uint32_t k = 0; k < p->n_scores; k++)
         for (uint32_t from = 0; from < n; from += ARRAY_LEN(part)) {
             uint32_t m = MIN(n - from, (uint32_t)ARRAY_LEN(part));
-            sched_scores[p->scores[k].plugin].cost(v, fit + from, m, part);
+            const struct sched_score *score = &sched_scores[p->scores[k].plugin];
+            score->cost(v, fit + from, m, part);
             for (uint32_t i = 0; i < m; i++) {
                 unsigned __int128 term =
-                    ((unsigned __int128)fixed(part[i], 32) * p->scores[k].q16) >> 16;
+                    ((unsigned __int128)fixed(part[i], score->unit, 32) * p->scores[k].q16) >> 16;
                 uint64_t q32 = term > UINT64_MAX ? UINT64_MAX : (uint64_t)term;
                 costs[from + i].num = saturating_add(costs[from + i].num, q32);
                 if (why)
@@ -183,6 +186,26 @@ explain_filter(struct explain_row *why, const uint32_t *fit, uint32_t n, int16_t
         why[fit[i]].dropped_by = dropped_by;
 }
 
+/* Everybody not tried before; and in the same walk what all rows have in common, which spares most filters theirs. */
+static uint32_t first_fit(struct sched_view *v, const struct sched_exclude *exclude, uint32_t *fit)
+{
+    bool any_tried = exclude && exclude->n;
+    uint16_t all = UINT16_MAX;
+    uint16_t some = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < v->n; i++) {
+        all &= v->rows[i].flags;
+        some |= v->rows[i].flags;
+        if (any_tried && tried(exclude, &v->candidates[i]))
+            continue;
+        fit[n++] = i;
+    }
+    v->all_flags = all;
+    v->any_flags = some;
+    return n;
+}
+
 /* All filters in order. @return how many are left in fit[]. @param out fit and rejection are set. */
 static uint32_t filter_all(struct sched_view *v,
                            const struct sched_exclude *exclude,
@@ -197,9 +220,7 @@ static uint32_t filter_all(struct sched_view *v,
 
     v->need = sched_need_of(v->features);
     *out = (struct decision){.row = DECISION_NOBODY};
-    for (uint32_t i = 0; i < v->n; i++)
-        if (!exclude || !exclude->n || !tried(exclude, &v->candidates[i]))
-            fit[n++] = i;
+    n = first_fit(v, exclude, fit);
     for (uint32_t k = 0; k < p->n_filters; k++) {
         const struct sched_filter *filter = &sched_filters[p->filters[k]];
         if (filter->capacity && !counted) {

@@ -34,9 +34,12 @@ const struct sched_filter sched_filters[] = {
 };
 const uint32_t sched_n_filters = ARRAY_LEN(sched_filters);
 
+/* Candidates' weights are in millionths. */
+#define WEIGHT_UNIT UINT64_C(1000000)
+
 const struct sched_score sched_scores[] = {
-    {.name = "load", .cost = sched_score_load},
-    {.name = "dynamic_load", .cost = sched_score_dynamic_load},
+    {.name = "load", .unit = WEIGHT_UNIT, .cost = sched_score_load},
+    {.name = "dynamic_load", .unit = WEIGHT_UNIT * Q16_ONE, .cost = sched_score_dynamic_load},
 };
 const uint32_t sched_n_scores = ARRAY_LEN(sched_scores);
 

@@ -12,11 +12,11 @@
 
 /** Decoder state; zero-initialise. */
 struct chunked {
-    uint64_t left;       /**< payload bytes left in the current chunk */
-    uint32_t line;       /**< bytes of the current size, extension or trailer line so far */
-    uint32_t trailer;    /**< bytes of all trailer lines so far */
+    uint64_t left;    /**< payload bytes left in the current chunk */
+    uint32_t line;    /**< bytes of the current size, extension or trailer line so far */
+    uint32_t trailer; /**< bytes of all trailer lines so far */
     uint8_t state;
-    bool done;           /**< the final empty line was read */
+    bool done; /**< the final empty line was read */
 };
 
 /** Caps: one size line with extensions, and all trailers. Above: WEIR_E_PROTO. */
@@ -29,7 +29,8 @@ enum { CHUNKED_LINE_MAX = 4096, CHUNKED_TRAILER_MAX = 16384 };
  * Call again with the rest until it returns 0. Trailer fields are checked for form and dropped.
  * Strict: hex digits only, CRLF only, no bare LF, at most 16 digits.
  */
-int64_t wire_chunked_read(struct chunked *c, const char *p, size_t n, struct slice *payload) MUST_CHECK;
+int64_t
+wire_chunked_read(struct chunked *c, const char *p, size_t n, struct slice *payload) MUST_CHECK;
 
 enum { CHUNKED_PREFIX_MAX = 18 };
 

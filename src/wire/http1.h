@@ -22,10 +22,10 @@ struct http1_field {
 };
 
 enum http1_framing {
-    HTTP1_BODY_NONE,    /**< no body follows */
-    HTTP1_BODY_LENGTH,  /**< content_length bytes, possibly 0 */
+    HTTP1_BODY_NONE,   /**< no body follows */
+    HTTP1_BODY_LENGTH, /**< content_length bytes, possibly 0 */
     HTTP1_BODY_CHUNKED,
-    HTTP1_BODY_CLOSE,   /**< response only: until the peer closes */
+    HTTP1_BODY_CLOSE, /**< response only: until the peer closes */
 };
 
 /** One parsed head; slices point into the caller's bytes. */
@@ -36,7 +36,8 @@ struct http1_head {
     struct slice reason; /**< response */
     uint8_t minor;       /**< HTTP/1.minor: 0 or 1 */
     enum http1_framing framing;
-    uint64_t content_length; /**< as announced, also where no body follows (HEAD, 304); 0 when not */
+    /** As announced, also where no body follows (HEAD, 304); 0 when not. */
+    uint64_t content_length;
     bool keep_alive;       /**< the peer allows another message on this connection */
     bool expect_continue;  /**< request: Expect: 100-continue */
     bool upgrade;          /**< Connection: upgrade with an Upgrade field */
@@ -60,7 +61,10 @@ struct http1_error {
  * Leading CRLF before the request line (at most 2) is skipped and counted. The caller caps n.
  * Thread: any. Cost: O(n), no allocation.
  */
-int64_t wire_http1_request(const char *p, size_t n, unsigned max_fields, struct http1_head *head,
+int64_t wire_http1_request(const char *p,
+                           size_t n,
+                           unsigned max_fields,
+                           struct http1_head *head,
                            struct http1_error *error) MUST_CHECK;
 
 /**
@@ -68,7 +72,10 @@ int64_t wire_http1_request(const char *p, size_t n, unsigned max_fields, struct 
  * @param method of the request it answers: HEAD and CONNECT change the framing; absent = neither.
  * Results as wire_http1_request(); 1xx heads are returned like others, with HTTP1_BODY_NONE.
  */
-int64_t wire_http1_response(const char *p, size_t n, struct slice method, struct http1_head *head,
+int64_t wire_http1_response(const char *p,
+                            size_t n,
+                            struct slice method,
+                            struct http1_head *head,
                             struct http1_error *error) MUST_CHECK;
 
 /** First field with this name (ASCII case ignored), or NULL. */

@@ -242,12 +242,15 @@ static int hex_byte(struct json_scan *s, char c)
     return 0;
 }
 
+/* What an escape of one letter stands for; 0 = it is none. */
+static const char plain_of[256] = {
+    ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
+    ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t',
+};
+
 /* One byte inside an escape. */
 static int escape_byte(struct json_scan *s, char c)
 {
-    static const char from[] = "\"\\/bfnrt";
-    static const char to[] = "\"\\/\b\f\n\r\t";
-
     if (s->escape != AFTER_BACKSLASH)
         return hex_byte(s, c);
     if (c == 'u') {
@@ -255,12 +258,41 @@ static int escape_byte(struct json_scan *s, char c)
         s->code_unit = 0;
         return 0;
     }
-    const char *at = c ? memchr(from, c, sizeof(from) - 1) : NULL;
-    if (!at)
+    const char *plain = &plain_of[(unsigned char)c];
+    if (!*plain)
         return fail(s, "invalid escape in a string");
     s->escape = NO_ESCAPE;
     int rc = flush_surrogate(s);
-    return rc ? rc : emit_text(s, slice_of(to + (at - from), 1), false);
+    return rc ? rc : emit_text(s, slice_of(plain, 1), false);
+}
+
+/*
+ * At a backslash: put escapes of one letter and the short runs between them together, so that source code and
+ * JSON inside a prompt do not cost two events an escape. Takes nothing at any other escape or at one that is cut.
+ */
+static int unescape(struct json_scan *s, struct run *r)
+{
+    char out[512];
+    size_t n = 0;
+
+    while (r->end - r->p >= 2 && *r->p == '\\' && n < sizeof(out)) {
+        char plain = plain_of[(unsigned char)r->p[1]];
+        if (!plain)
+            break;
+        out[n++] = plain;
+        r->p += 2;
+        size_t left = (size_t)(r->end - r->p);
+        size_t room = sizeof(out) - n;
+        size_t len = (size_t)(scan_json_text(r->p, r->p + MIN(left, room)) - r->p);
+        /* A copy of fixed size needs no call. */
+        if (len <= 16 && left >= 16 && room >= 16)
+            memcpy(out + n, r->p, 16);
+        else
+            memcpy(out + n, r->p, len);
+        n += len;
+        r->p += len;
+    }
+    return n ? emit_text(s, slice_of(out, n), false) : 0;
 }
 
 static void string_end(struct json_scan *s)
@@ -291,9 +323,7 @@ static int string_run(struct json_scan *s, struct run *r)
         return rc;
     if (!quote && *stop != '\\')
         return fail(s, "control character in a string");
-    r->p++;
-    if (!quote)
-        s->escape = AFTER_BACKSLASH;
+    r->p += quote;
     return 0;
 }
 
@@ -302,11 +332,18 @@ static int string(struct json_scan *s, struct run *r)
     int rc = 0;
 
     while (!rc && r->p < r->end && s->state == STRING) {
-        if (!s->escape) {
-            rc = string_run(s, r);
-        } else {
+        if (s->escape) {
             rc = escape_byte(s, *r->p);
             r->p += rc != WEIR_E_PROTO;
+        } else if (*r->p != '\\') {
+            rc = string_run(s, r);
+        } else {
+            const char *from = r->p;
+            rc = s->high_surrogate ? 0 : unescape(s, r);
+            if (r->p == from) {
+                s->escape = AFTER_BACKSLASH;
+                r->p++;
+            }
         }
     }
     return rc;

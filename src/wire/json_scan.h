@@ -40,7 +40,8 @@ typedef int (*json_event_fn)(void *ctx, enum json_event event, struct slice text
 struct json_scan {
     json_event_fn on_event;
     void *ctx;
-    uint64_t offset;   /**< bytes consumed, for error messages: the byte that was refused stands here */
+    uint64_t
+        offset; /**< bytes consumed, for error messages: the byte that was refused stands here */
     const char *error; /**< static text after WEIR_E_PROTO and WEIR_E_FULL */
     int rc;            /**< the result that ended the scan; later calls return it again */
     uint16_t depth;

@@ -20,12 +20,21 @@ struct prom_label {
 void wire_prom_family(struct buf *out, const char *name, const char *type, const char *help);
 
 /** One sample line; label values are escaped. An error sticks in out->err. */
-void wire_prom_sample(struct buf *out, const char *name, const struct prom_label *labels, unsigned n_labels,
+void wire_prom_sample(struct buf *out,
+                      const char *name,
+                      const struct prom_label *labels,
+                      unsigned n_labels,
                       double value);
 
 /** Histogram with fixed bounds; counts are per bucket, not cumulative, one more than bounds (+Inf). */
-void wire_prom_histogram(struct buf *out, const char *name, const struct prom_label *labels, unsigned n_labels,
-                         const double *bounds, const uint64_t *counts, unsigned n_bounds, double sum);
+void wire_prom_histogram(struct buf *out,
+                         const char *name,
+                         const struct prom_label *labels,
+                         unsigned n_labels,
+                         const double *bounds,
+                         const uint64_t *counts,
+                         unsigned n_bounds,
+                         double sum);
 
 /** One parsed sample; slices borrowed. */
 struct prom_line {

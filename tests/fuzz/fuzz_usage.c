@@ -4,15 +4,15 @@
 
 #include "peek/usage.h"
 
-static struct usage scan(const uint8_t *data, size_t size, enum fuzz_cutting how)
+static struct peek_usage scan(const uint8_t *data, size_t size, enum fuzz_cutting how)
 {
     struct fuzz_cutter cutter = fuzz_cutter(how, data, size);
-    struct usage u;
+    struct peek_usage u;
 
-    usage_init(&u);
+    peek_usage_init(&u);
     for (size_t at = 0; at < size;) {
         size_t piece = fuzz_piece(&cutter, size - at);
-        usage_feed(&u, (const char *)data + at, piece);
+        peek_usage_feed(&u, (const char *)data + at, piece);
         at += piece;
     }
     return u;
@@ -20,10 +20,10 @@ static struct usage scan(const uint8_t *data, size_t size, enum fuzz_cutting how
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct usage whole = scan(data, size, FUZZ_WHOLE);
+    struct peek_usage whole = scan(data, size, FUZZ_WHOLE);
 
     for (enum fuzz_cutting how = FUZZ_BYTES; how < FUZZ_CUTTINGS; how++) {
-        struct usage u = scan(data, size, how);
+        struct peek_usage u = scan(data, size, how);
         FUZZ_CHECK(u.found == whole.found && u.prompt_tokens == whole.prompt_tokens);
         FUZZ_CHECK(u.completion_tokens == whole.completion_tokens &&
                    u.cached_tokens == whole.cached_tokens);

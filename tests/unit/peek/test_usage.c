@@ -44,7 +44,7 @@ static const struct {
     {"", false, 0, 0, 0},
 };
 
-static void check(const struct usage *u, size_t i)
+static void check(const struct peek_usage *u, size_t i)
 {
     assert_int_equal(u->found, rows[i].found);
     assert_int_equal(u->prompt_tokens, rows[i].prompt);
@@ -55,19 +55,19 @@ static void check(const struct usage *u, size_t i)
 static void usage_is_read_at_every_cut(void **state)
 {
     (void)state;
-    struct usage u;
+    struct peek_usage u;
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         size_t n = strlen(rows[i].text);
         for (size_t cut = 0; cut <= n; cut++) {
-            usage_init(&u);
-            usage_feed(&u, rows[i].text, cut);
-            usage_feed(&u, rows[i].text + cut, n - cut);
+            peek_usage_init(&u);
+            peek_usage_feed(&u, rows[i].text, cut);
+            peek_usage_feed(&u, rows[i].text + cut, n - cut);
             check(&u, i);
         }
-        usage_init(&u);
+        peek_usage_init(&u);
         for (size_t at = 0; at < n; at++)
-            usage_feed(&u, rows[i].text + at, 1);
+            peek_usage_feed(&u, rows[i].text + at, 1);
         check(&u, i);
     }
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The decision alone: how long does sched_pool_admit() take, pick and reservation, with 8 to 1,000 endpoints?
+ *
+ * Endpoints differ in weight, free memory and utilization, all with fresh samples; four requests per endpoint are in
+ * flight, the oldest ends before each new one. The clock around each call costs some 30 ns, which are not subtracted.
+ * One thread: what a loop pays for its own requests.
+ */
+#include "hist.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/prng.h"
+#include "loop/alloc.h"
+#include "sched/ledger.h"
+#include "sched/pick.h"
+#include "sched/pool.h"
+
+enum { ENDPOINTS_MAX = 4096, PER_ENDPOINT = 4 };
+
+static struct {
+    struct endpoint endpoints[ENDPOINTS_MAX];
+    struct cell cells[ENDPOINTS_MAX];
+    struct address_count addresses[ENDPOINTS_MAX];
+    struct member members[ENDPOINTS_MAX];
+    uint32_t indexes[ENDPOINTS_MAX];
+    char names[ENDPOINTS_MAX][24];
+    struct reservation flying[ENDPOINTS_MAX * PER_ENDPOINT];
+} fleet;
+
+static const struct model_ref model_m = {.id = {"m", 1}};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+static void make_fleet(uint32_t n, struct snapshot_model *m, struct snapshot *s)
+{
+    memset(&fleet, 0, sizeof fleet);
+    for (uint32_t i = 0; i < n; i++) {
+        int len =
+            snprintf(fleet.names[i], sizeof fleet.names[i], "10.0.%u.%u:8000", i / 250, i % 250);
+        struct slice name = slice_of(fleet.names[i], (size_t)len);
+        fleet.endpoints[i] = (struct endpoint){.slot = i,
+                                               .generation = 1,
+                                               .id = name,
+                                               .authority = name,
+                                               .host = name,
+                                               .port = 8000,
+                                               .models = &model_m,
+                                               .n_models = 1,
+                                               .weight = WEIGHT_ONE * (1 + i % 3),
+                                               .enabled = true,
+                                               .registry_healthy = true,
+                                               .vouched = true,
+                                               .engine = ENGINE_LLAMACPP,
+                                               .max_concurrency = 256,
+                                               .memory_total_bytes = 80ULL << 30};
+        struct cell *c = &fleet.cells[i];
+        c->address = &fleet.addresses[i];
+        c->slot = i;
+        c->generation = 1;
+        atomic_init(&c->refs, 1);
+        atomic_init(&c->fresh_until_ns, UINT64_MAX);
+        atomic_init(&c->free_bytes, (60ULL + i % 20) << 30);
+        atomic_init(&c->util_bp, (uint16_t)(i * 37 % 10000));
+        atomic_init(&c->known, CELL_KNOWS_UTIL | CELL_KNOWS_BYTES);
+        atomic_init(&c->health, HEALTH_UP);
+        fleet.members[i] = (struct member){&fleet.endpoints[i], c};
+        fleet.indexes[i] = i;
+    }
+    *m = (struct snapshot_model){.id = {"m", 1}, .members = fleet.indexes, .n_members = n};
+    *s = (struct snapshot){.seq = 1,
+                           .members = fleet.members,
+                           .n_members = n,
+                           .models = m,
+                           .n_models = 1,
+                           .n_live_models = 1,
+                           .synced = true};
+}
+
+static void end(struct reservation *r)
+{
+    sched_first_byte(r);
+    struct cell *c = sched_release(r);
+    if (c != NULL)
+        sched_cell_put(c);
+}
+
+static int measure(const char *name, uint32_t n, uint32_t decisions)
+{
+    static struct hist took;
+    struct snapshot_model model;
+    struct snapshot snapshot;
+    struct policy policy = {0};
+    struct route_queue queue = {
+        .size = 1024, .timeout_ns = 60000000000ULL, .age_ns = 10000000000ULL};
+    struct sched_pool_options options = {loop_mem(), &policy, &queue};
+    struct sched_scratch scratch = {0};
+    struct sched_pool *pool = NULL;
+    struct prng random = {n};
+    uint32_t ring = n * PER_ENDPOINT, refused = 0;
+    make_fleet(n, &model, &snapshot);
+    memset(&took, 0, sizeof took);
+    if (sched_policy_named(slice_str(name), &policy) != 0 || sched_pool_new(&options, &pool) != 0 ||
+        sched_pool_refresh(pool, &snapshot, model.id) != 0 ||
+        sched_scratch_reserve(&scratch, loop_mem(), n) != 0) {
+        fprintf(stderr, "decide: cannot set up %s with %u endpoints\n", name, n);
+        return 1;
+    }
+    for (uint32_t i = 0; i < decisions + ring; i++) {
+        struct reservation *r = &fleet.flying[i % ring];
+        struct member chosen;
+        struct decision d;
+        struct features f = {.model = model.id,
+                             .task = TASK_CHAT,
+                             .prompt_complete = true,
+                             .prompt_bytes = 2000,
+                             .prompt_tokens = 500,
+                             .output_tokens = 200,
+                             .priority = PRIORITY_DEFAULT,
+                             .required_bytes = i % 4 == 0 ? 20ULL << 30 : 0,
+                             .has_session = true};
+        f.session = prng_next(&random);
+        uint64_t seed = prng_next(&random);
+        end(r);
+        uint64_t before = now_ns();
+        int rc = sched_pool_admit(pool, &f, NULL, before, seed, &scratch, r, &chosen, &d);
+        uint64_t after = now_ns();
+        refused += rc != 0;
+        if (i >= ring) /* the fleet is as full as it will stay */
+            hist_add(&took, after - before);
+    }
+    for (uint32_t i = 0; i < ring; i++)
+        end(&fleet.flying[i]);
+    printf("| %s | %u | %.2f | %.2f | %.2f | %.2f | %u |\n", name, n,
+           (double)took.sum / (double)took.n / 1e3, (double)hist_quantile(&took, 0.5) / 1e3,
+           (double)hist_quantile(&took, 0.99) / 1e3, (double)hist_quantile(&took, 0.999) / 1e3,
+           refused);
+    sched_pool_free(pool);
+    sched_scratch_fini(&scratch, loop_mem());
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const uint32_t sizes[] = {8, 64, 512, 1000};
+    static const char *const all[] = {"round_robin", "least_request", "power_of_two",
+                                      "consistent_hash", "chain"};
+    uint32_t decisions = 200000;
+    if (argc > 2 || (argc == 2 && (decisions = (uint32_t)strtoul(argv[1], NULL, 10)) == 0)) {
+        fputs("usage: decide [DECISIONS]\nPrints a table of the time per decision, by policy and "
+              "number of endpoints.\n",
+              stderr);
+        return 2;
+    }
+    puts("| policy | endpoints | mean us | p50 us | p99 us | p99.9 us | refused "
+         "|\n|---|---|---|---|---|---|---|");
+    int rc = 0;
+    for (size_t p = 0; p < sizeof all / sizeof all[0]; p++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+            rc |= measure(all[p], sizes[i], decisions);
+    return rc;
+}

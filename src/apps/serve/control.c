@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apps/serve/control.h"
+
+#include "base/num.h"
+#include "loop/alloc.h"
+#include "loop/log.h"
+#include "sched/ledger.h"
+
+#define COALESCE_NS (20 * NS_PER_MS)
+#define RECLAIM_NS  (500 * NS_PER_MS)
+#define REMEMBER_NS (24 * 3600 * NS_PER_S)
+
+enum { ENDPOINTS_MAX = 65536 };
+
+/* The first change after a quiet time is published at the end of this turn; what follows waits for 20 ms to pass. */
+static void schedule_build(struct control *c, uint16_t source)
+{
+    uint64_t now = loop_now(c->loop);
+
+    if (!c->pending_since_ns[source])
+        c->pending_since_ns[source] = now;
+    if (fleet_dirty(c->fleet) && !loop_timer_active(&c->build))
+        loop_timer_set(c->loop, &c->build,
+                       now - c->built_ns >= COALESCE_NS ? 0 : c->built_ns + COALESCE_NS);
+}
+
+void control_own(struct control *c, const struct net_addr *addrs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && c->n_own < CONTROL_OWN_MAX; i++)
+        c->own[c->n_own++] = addrs[i];
+}
+
+static bool same_host(const struct net_addr *a, const struct net_addr *b)
+{
+    if (a->any.sa_family != b->any.sa_family)
+        return false;
+    if (a->any.sa_family == AF_INET6)
+        return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr)) == 0;
+    return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+}
+
+static bool any_host(const struct net_addr *a)
+{
+    return a->any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&a->v6.sin6_addr)
+                                        : a->v4.sin_addr.s_addr == 0;
+}
+
+/* Names are not resolved here: what they hide is caught by the hop header at the first request. */
+static bool is_own(const struct control *c, struct slice host, uint16_t port)
+{
+    struct net_addr a;
+
+    if (net_addr_literal(host, port, &a) != 0)
+        return false;
+    for (uint32_t i = 0; i < c->n_own; i++) {
+        if (net_addr_port(&c->own[i]) != port)
+            continue;
+        if (same_host(&c->own[i], &a) || any_host(&a) ||
+            (any_host(&c->own[i]) && net_addr_loopback(&a)))
+            return true;
+    }
+    return false;
+}
+
+static int on_upsert(void *ctx, uint16_t source, const struct instance *instance)
+{
+    struct control *c = ctx;
+
+    if (is_own(c, instance->host, instance->port)) {
+        log_warn("control", "%.*s:%u is this gateway itself: refused", SLICE_ARG(instance->host),
+                 instance->port);
+        return WEIR_E_DENIED;
+    }
+    int rc = fleet_upsert(c->fleet, source, instance, loop_now(c->loop));
+
+    if (rc == 0)
+        schedule_build(c, source);
+    return rc;
+}
+
+static void on_remove(void *ctx, uint16_t source, struct slice key)
+{
+    struct control *c = ctx;
+
+    fleet_remove(c->fleet, source, key, loop_now(c->loop));
+    schedule_build(c, source);
+}
+
+static int on_sample(void *ctx, uint16_t source, struct slice key, const struct sample *sample)
+{
+    struct control *c = ctx;
+    int rc = fleet_sample(c->fleet, source, key, sample, loop_now(c->loop));
+
+    if (rc)
+        return rc;
+    schedule_build(c, source);
+    /* Fresher numbers may show room that waiters can use. */
+    struct cell *cell = fleet_cell_of(c->fleet, source, key);
+    if (cell && c->proxy)
+        proxy_offer(c->proxy, cell);
+    return 0;
+}
+
+/*
+ * A source has told all it has, but a static URL without models says nothing until it was asked: its models could be
+ * what a client wants, so "not found" would be wrong. The source counts as synced when all were asked once.
+ */
+static void settle_synced(struct control *c)
+{
+    bool unasked = c->prober && prober_unasked(c->prober) > 0;
+
+    for (uint16_t i = 0; i < c->n_sources; i++) {
+        if (!c->told[i] || (unasked && i != c->source_registry))
+            continue;
+        c->told[i] = false;
+        fleet_synced(c->fleet, i);
+        schedule_build(c, i);
+    }
+}
+
+static void on_synced(void *ctx, uint16_t source)
+{
+    struct control *c = ctx;
+
+    c->told[source] = true;
+    schedule_build(c, source);
+    if (!loop_timer_active(&c->build))
+        loop_timer_set(c->loop, &c->build, 0);
+}
+
+/* @return false when the last snapshot must stay. */
+static bool build_and_swap(struct control *c)
+{
+    const struct snapshot *s;
+
+    int rc = fleet_build(c->fleet, loop_now(c->loop), &s);
+    if (rc) {
+        log_error("control", "cannot build a snapshot, the last one stays: %s", err_text(rc));
+        loop_timer_set(c->loop, &c->build, loop_now(c->loop) + NS_PER_S);
+        return false;
+    }
+    c->built_ns = loop_now(c->loop);
+    if (s == c->snapshot)
+        return true;
+    c->snapshot = s;
+    if (c->proxy)
+        proxy_publish(c->proxy, s);
+    if (c->prober && prober_sync(c->prober, s) != 0)
+        log_error("control", "out of memory: some endpoints are not checked");
+    return true;
+}
+
+void control_publish(struct control *c)
+{
+    /* Only when the prober knows the new endpoints can it say whether all were asked; that may change "synced". */
+    if (!build_and_swap(c))
+        return;
+    settle_synced(c);
+    if (fleet_dirty(c->fleet) && !build_and_swap(c))
+        return;
+    loop_timer_cancel(&c->build);
+    for (uint16_t i = 0; i < c->n_sources; i++) {
+        if (c->pending_since_ns[i])
+            c->sources[i].delay_seconds = (double)(loop_clock() - c->pending_since_ns[i]) / 1e9;
+        c->pending_since_ns[i] = 0;
+    }
+}
+
+static void on_build(struct loop_timer *t)
+{
+    control_publish(container_of(t, struct control, build));
+}
+
+static bool in_use(void *ctx, const struct snapshot *s)
+{
+    struct control *c = ctx;
+
+    return s == c->snapshot || (c->proxy && proxy_snapshot_in_use(c->proxy, s));
+}
+
+static void on_reclaim(struct loop_timer *t)
+{
+    struct control *c = container_of(t, struct control, reclaim);
+
+    fleet_reclaim(c->fleet, in_use, c);
+    loop_timer_set(c->loop, t, loop_now(c->loop) + RECLAIM_NS);
+}
+
+static const struct member *find_member(const struct control *c, uint32_t slot, uint32_t generation)
+{
+    uint32_t from = 0;
+    uint32_t to = c->snapshot ? c->snapshot->n_members : 0;
+
+    while (from < to) {
+        uint32_t mid = from + (to - from) / 2;
+        const struct endpoint *e = c->snapshot->members[mid].endpoint;
+        if (e->slot == slot)
+            return e->generation == generation ? &c->snapshot->members[mid] : NULL;
+        if (e->slot < slot)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return NULL;
+}
+
+static void on_health(
+    void *ctx, uint32_t slot, uint32_t generation, enum probe_verdict verdict, const char *why)
+{
+    struct control *c = ctx;
+    const struct member *m = find_member(c, slot, generation);
+
+    if (!m)
+        return;
+    int before = atomic_load_explicit(&m->cell->health, memory_order_relaxed);
+    enum health after =
+        fleet_probe(c->fleet, slot, generation, verdict == PROBE_OK, loop_now(c->loop));
+    if ((int)after == before)
+        return;
+    if (after == HEALTH_UP) {
+        log_info("control", "endpoint %.*s is up", SLICE_ARG(m->endpoint->id));
+        if (c->proxy)
+            proxy_offer(c->proxy, m->cell);
+    } else {
+        log_warn("control", "endpoint %.*s is down: %s", SLICE_ARG(m->endpoint->id), why);
+    }
+}
+
+static void
+on_models(void *ctx, uint32_t slot, uint32_t generation, const struct model_ref *models, uint32_t n)
+{
+    struct control *c = ctx;
+    const struct member *m = find_member(c, slot, generation);
+
+    settle_synced(c);
+    if (!m || n == 0)
+        return;
+    int rc = fleet_set_models(c->fleet, slot, generation, models, n);
+    if (rc)
+        log_warn("control", "models of %.*s are left out: %s", SLICE_ARG(m->endpoint->id),
+                 err_text(rc));
+    else
+        schedule_build(c, m->endpoint->source);
+}
+
+uint32_t control_current_requests(void *ctx, struct slice host, uint16_t port)
+{
+    const struct control *c = ctx;
+
+    return fleet_inflight(c->fleet, host, port);
+}
+
+static int add_source(struct control *c, struct slice name, uint16_t *index)
+{
+    if (c->n_sources == CONTROL_SOURCES_MAX)
+        return WEIR_E_FULL;
+    *index = c->n_sources;
+    c->sources[c->n_sources++] = (struct metrics_source){.name = name};
+    return 0;
+}
+
+int control_init(struct control *c,
+                 struct loop *loop,
+                 struct fetcher *fetcher,
+                 const struct conf *conf)
+{
+    uint16_t ignored;
+    int rc = 0;
+
+    *c = (struct control){.loop = loop, .fetcher = fetcher, .conf = conf};
+    c->build.on_timer = on_build;
+    c->reclaim.on_timer = on_reclaim;
+    for (uint32_t i = 0; i < conf->n_sources && rc == 0; i++)
+        rc = add_source(c, SLICE("static"), &ignored);
+    if (rc == 0)
+        rc = add_source(c, SLICE("registry"), &c->source_registry);
+    if (rc == 0)
+        rc = add_source(c, SLICE("workers"), &c->source_workers);
+    struct slice *known =
+        rc ? NULL : mem_array(loop_mem(), conf->routing.n_models + 1, sizeof(struct slice));
+    if (!known)
+        return rc ? rc : WEIR_E_NOMEM;
+    for (uint32_t i = 0; i < conf->routing.n_models; i++)
+        known[i] = conf->routing.models[i].id;
+    struct fleet_options o = {.mem = loop_mem(),
+                              .n_sources = c->n_sources,
+                              .endpoints_max = ENDPOINTS_MAX,
+                              .remember_ns = REMEMBER_NS,
+                              .known_models = known,
+                              .n_known_models = conf->routing.n_models,
+                              .health = {.down_after = conf->health.down_after,
+                                         .up_after = conf->health.up_after,
+                                         .progress_ns = conf->health.interval_ns}};
+    rc = fleet_new(&o, &c->fleet);
+    mem_free(loop_mem(), known);
+    c->sink = (struct update_sink){.ctx = c,
+                                   .upsert = on_upsert,
+                                   .remove = on_remove,
+                                   .sample = on_sample,
+                                   .synced = on_synced};
+    return rc;
+}
+
+int control_start(struct control *c)
+{
+    struct probe_options o = {.loop = c->loop,
+                              .fetcher = c->fetcher,
+                              .interval_ns = c->conf->health.interval_ns,
+                              .timeout_ns = c->conf->health.timeout_ns,
+                              .path = c->conf->health.path,
+                              .ctx = c,
+                              .on_health = on_health,
+                              .on_models = on_models};
+
+    /* Nothing is told by hand to this source before it exists: it has synced. */
+    fleet_synced(c->fleet, c->source_workers);
+    int rc = prober_new(&o, &c->prober);
+    if (rc)
+        return rc;
+    control_publish(c);
+    loop_timer_set(c->loop, &c->reclaim, loop_now(c->loop) + RECLAIM_NS);
+    return c->snapshot ? 0 : WEIR_E_NOMEM;
+}
+
+void control_fini(struct control *c)
+{
+    prober_free(c->prober);
+    loop_timer_cancel(&c->build);
+    loop_timer_cancel(&c->reclaim);
+    fleet_free(c->fleet);
+    *c = (struct control){0};
+}

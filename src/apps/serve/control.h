@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file The control side of a running gateway: owns the fleet table, turns what sources and checks say into snapshots
+ * and health, and answers the admin API. Everything here runs on the control loop.
+ */
+#ifndef WEIR_APPS_SERVE_CONTROL_H
+#define WEIR_APPS_SERVE_CONTROL_H
+
+#include "apps/serve/metrics.h"
+#include "conf/conf.h"
+#include "fleet/fleet.h"
+#include "fleet/health.h"
+#include "loop/loop.h"
+#include "model/update_t.h"
+#include "net/addr.h"
+#include "net/fetch.h"
+#include "probe/probe.h"
+#include "proxy/proxy.h"
+
+enum { CONTROL_SOURCES_MAX = 64, CONTROL_OWN_MAX = 20 };
+
+struct control {
+    struct loop *loop;
+    struct fetcher *fetcher;
+    struct fleet *fleet;
+    struct proxy *proxy; /**< set by serve once it exists; NULL before */
+    struct prober *prober;
+    const struct conf *conf;
+    const char *config_path;         /**< NULL = none */
+    const struct snapshot *snapshot; /**< the newest */
+    struct update_sink sink;         /**< for sources */
+    struct metrics_source sources[CONTROL_SOURCES_MAX];
+    uint64_t pending_since_ns[CONTROL_SOURCES_MAX]; /**< first unpublished word; 0 = none */
+    bool told[CONTROL_SOURCES_MAX]; /**< said that it has synced, but the fleet was not told yet */
+    uint16_t n_sources;
+    uint16_t source_registry,
+        source_workers;                   /**< indexes of the two that the config does not list */
+    struct net_addr own[CONTROL_OWN_MAX]; /**< our listeners: nobody may register them */
+    uint32_t n_own;
+    struct loop_timer build;   /**< publishes changes, at most one snapshot per 20 ms */
+    struct loop_timer reclaim; /**< frees snapshots that nobody uses any more */
+    uint64_t built_ns;
+};
+
+/** Build an empty fleet for this configuration. Borrows conf, loop and fetcher. */
+int control_init(struct control *c,
+                 struct loop *loop,
+                 struct fetcher *fetcher,
+                 const struct conf *conf) MUST_CHECK;
+/** Start the checks. The first snapshot is built; call it once control.proxy is set. */
+int control_start(struct control *c) MUST_CHECK;
+/** Addresses we listen on: an endpoint there would be ourselves, a loop, and is refused. */
+void control_own(struct control *c, const struct net_addr *addrs, uint32_t n);
+/** Publish what changed now, not in up to 20 ms: what an operator did is in force when the answer is sent. */
+void control_publish(struct control *c);
+/** Stop checks and timers; the proxy must be gone. */
+void control_fini(struct control *c);
+
+/** Live count of requests at an address, for the registry's lists. @param ctx a struct control. */
+uint32_t control_current_requests(void *ctx, struct slice host, uint16_t port);
+
+#endif /* WEIR_APPS_SERVE_CONTROL_H */

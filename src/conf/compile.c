@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What spans several keys is checked here, and names become pointers and plugin numbers. */
+#include "base/bug.h"
+#include "conf/address.h"
+#include "conf/parse.h"
+#include "sched/pick.h"
+
+static struct conf_path under(const struct conf_path *up, const char *key)
+{
+    return (struct conf_path){.up = up, .key = slice_str(key)};
+}
+
+static struct conf_path at_index(const struct conf_path *up, uint32_t index)
+{
+    return (struct conf_path){.up = up, .index = index};
+}
+
+static struct conf_path at_name(const struct conf_path *up, struct slice name)
+{
+    return (struct conf_path){.up = up, .key = name};
+}
+
+static void *room(struct build *b, size_t n, size_t size)
+{
+    void *p = arena_array(b->arena, n, size);
+
+    if (!p)
+        b->nomem = true;
+    return p;
+}
+
+/* --- our own addresses --- */
+
+/* One address that Weir listens on, for comparing. */
+struct own {
+    struct conf_host host;
+    uint16_t port; /* 0: chosen by the kernel, meets nobody */
+    const char *what;
+};
+
+enum { OWN_MAX = 18 };
+
+static void add_own(struct own *list, uint32_t *n, const struct conf_address *a, const char *what)
+{
+    if (*n == OWN_MAX || a->off || a->port == 0 || conf_host_parse(a->host, &list[*n].host))
+        return;
+    list[*n].port = a->port;
+    list[*n].what = what;
+    (*n)++;
+}
+
+static const struct own *find_own(const struct own *list, uint32_t n, const struct conf_address *a)
+{
+    struct conf_host host;
+
+    if (a->off || conf_host_parse(a->host, &host))
+        return NULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i].port == a->port && conf_host_overlap(&host, &list[i].host))
+            return &list[i];
+    return NULL;
+}
+
+/* Whoever registers receives prompts, and whoever administers can register: so no open door by accident. */
+static void check_door(struct build *b,
+                       const char *section,
+                       const char *override,
+                       const struct conf_address *a,
+                       const struct conf_secret *token,
+                       bool insecure)
+{
+    if (a->off || conf_address_loopback(a) || token->kind != CONF_SECRET_NONE || insecure)
+        return;
+    struct conf_path top = {.key = slice_str(section)};
+    struct conf_path path = under(&top, "address");
+    struct conf_place at = conf_place_option(b, conf_child(b, 0, section), "address", override);
+    CONF_FAIL(b, &at, &path, SLICE("an address that is not loopback needs "), slice_str(section),
+              SLICE(".token, or "), slice_str(section), SLICE(".insecure: true"));
+}
+
+static void compile_addresses(struct build *b, struct conf *c, struct own *own, uint32_t *n_own)
+{
+    const struct raw_listener *raw = b->raw->listeners.items;
+    uint32_t n = b->raw->listeners.n;
+    struct conf_path top = {.key = SLICE("listeners")};
+    struct conf_listener *listeners = room(b, n, sizeof(*listeners));
+
+    if (!listeners)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        struct conf_path here = at_index(&top, i);
+        struct conf_path path = under(&here, "address");
+        const struct own *other = find_own(own, *n_own, &raw[i].listener.address);
+        if (other) {
+            struct conf_place at = conf_place_option(b, raw[i].item.node, "address",
+                                                     i == 0 ? "listeners.address" : NULL);
+            CONF_FAIL(b, &at, &path, SLICE("is taken already by "), slice_str(other->what));
+        }
+        listeners[i] = raw[i].listener;
+        add_own(own, n_own, &raw[i].listener.address, "a listener");
+    }
+    c->listeners = listeners;
+    c->n_listeners = n;
+    c->admin = b->raw->admin;
+    c->registry = b->raw->registry;
+
+    const struct {
+        const char *section, *override, *what;
+        const struct conf_address *address;
+    } doors[] = {{"admin", "admin.address", "admin.address", &c->admin.address},
+                 {"registry", "registry.address", "registry.address", &c->registry.address}};
+    for (size_t i = 0; i < ARRAY_LEN(doors); i++) {
+        const struct own *other = find_own(own, *n_own, doors[i].address);
+        if (other) {
+            struct conf_path section = {.key = slice_str(doors[i].section)};
+            struct conf_path path = under(&section, "address");
+            struct conf_place at = conf_place_option(b, conf_child(b, 0, doors[i].section),
+                                                     "address", doors[i].override);
+            CONF_FAIL(b, &at, &path, SLICE("is taken already by "), slice_str(other->what));
+        }
+        add_own(own, n_own, doors[i].address, doors[i].what);
+    }
+    check_door(b, "admin", "admin.address", &c->admin.address, &c->admin.token, c->admin.insecure);
+    check_door(b, "registry", "registry.address", &c->registry.address, &c->registry.token,
+               c->registry.insecure);
+}
+
+/* --- static endpoints --- */
+
+/* "host:port" in lower case, the name that the fleet merges by. */
+static struct slice authority_of(struct build *b, struct slice host, uint16_t port)
+{
+    char number[CONF_NUMBER_TEXT];
+    struct slice digits = conf_number_text(CONF_T_COUNT, port, number);
+    bool v6 = slice_find(host, ':') < host.n;
+    char *p = room(b, host.n + digits.n + 4, 1);
+    size_t n = 0;
+
+    if (!p)
+        return (struct slice){NULL, 0};
+    if (v6)
+        p[n++] = '[';
+    for (size_t i = 0; i < host.n; i++)
+        p[n++] = ascii_lower(host.p[i]);
+    if (v6)
+        p[n++] = ']';
+    p[n++] = ':';
+    memcpy(p + n, digits.p, digits.n);
+    return slice_of(p, n + digits.n);
+}
+
+static void fill_instance(struct build *b, const struct raw_endpoint *raw, struct conf_endpoint *e)
+{
+    struct instance *i = &e->instance;
+    struct model_ref *models = room(b, raw->models.n, sizeof(*models));
+
+    if (!models)
+        return;
+    for (uint32_t m = 0; m < raw->models.n; m++)
+        models[m] =
+            (struct model_ref){.id = raw->models.items[m], .max_model_len = raw->max_model_len};
+    e->device.type = raw->gpu_type;
+    i->models = models;
+    i->n_models = raw->models.n;
+    i->devices = &e->device;
+    i->n_devices = raw->gpu_type.p ? 1 : 0;
+    i->weight = raw->weight;
+    i->enabled = true;
+    i->healthy = true;
+    i->engine = raw->engine;
+    i->max_concurrency = raw->max_concurrency;
+    i->max_model_len = raw->max_model_len;
+    i->region = raw->region;
+    i->zone = raw->zone;
+    i->cluster = raw->cluster;
+    i->labels = raw->labels.items;
+    i->n_labels = raw->labels.n;
+}
+
+static void compile_endpoint(struct build *b,
+                             const struct raw_endpoint *raw,
+                             const struct conf_path *path,
+                             const struct own *own,
+                             uint32_t n_own,
+                             struct map *seen,
+                             struct conf_endpoint *e)
+{
+    struct conf_place at = raw->origin
+                               ? (struct conf_place){.file = slice_str(raw->origin), .flag = true}
+                               : conf_place_option(b, raw->item.node, "url", NULL);
+    struct conf_path url = under(path, "url");
+    struct conf_host literal;
+    struct slice host;
+    uint16_t port;
+    const char *why = "";
+
+    if (!raw->url.p)
+        return; /* told already */
+    if (conf_url_split(raw->url, &host, &port, &why)) {
+        CONF_FAIL(b, &at, &url, SLICE("\""), raw->url, SLICE("\" "), slice_str(why));
+        return;
+    }
+    if (conf_host_parse(host, &literal) == 0)
+        for (uint32_t i = 0; i < n_own; i++)
+            if (own[i].port == port && conf_host_reaches(&literal, &own[i].host)) {
+                CONF_FAIL(b, &at, &url, SLICE("\""), raw->url, SLICE("\" is Weir itself ("),
+                          slice_str(own[i].what), SLICE(")"));
+                return;
+            }
+    e->url = raw->url;
+    e->gpu_type = raw->gpu_type;
+    e->instance.host = host;
+    e->instance.port = port;
+    e->instance.key = authority_of(b, host, port);
+    if (!e->instance.key.p)
+        return;
+    if (map_get(seen, e->instance.key)) {
+        CONF_FAIL(b, &at, &url, SLICE("\""), raw->url,
+                  SLICE("\" is the address of an earlier endpoint of this source"));
+        return;
+    }
+    if (map_put(seen, e->instance.key, e))
+        b->nomem = true;
+    fill_instance(b, raw, e);
+}
+
+static void compile_sources(struct build *b, struct conf *c, const struct own *own, uint32_t n_own)
+{
+    const struct raw_source *raw = b->raw->discovery.items;
+    uint32_t n = b->raw->discovery.n;
+    struct conf_path top = {.key = SLICE("discovery")};
+    struct conf_source *sources = room(b, n, sizeof(*sources));
+
+    for (uint32_t i = 0; i < n && !b->nomem; i++) {
+        struct conf_path here = at_index(&top, i);
+        struct conf_path list = under(&here, "endpoints");
+        const struct raw_endpoint *endpoints = raw[i].endpoints.items;
+        struct map seen;
+
+        sources[i].type = raw[i].type;
+        sources[i].n_endpoints = raw[i].endpoints.n;
+        sources[i].endpoints = room(b, raw[i].endpoints.n, sizeof(struct conf_endpoint));
+        map_init(&seen, b->mem);
+        for (uint32_t j = 0; j < raw[i].endpoints.n && !b->nomem; j++) {
+            struct conf_path one = at_index(&list, j);
+            compile_endpoint(b, &endpoints[j], &one, own, n_own, &seen, &sources[i].endpoints[j]);
+        }
+        map_fini(&seen);
+    }
+    c->sources = sources;
+    c->n_sources = n;
+}
+
+/* --- models --- */
+
+static void compile_aliases(struct build *b,
+                            struct raw_model *m,
+                            const struct conf_path *path,
+                            struct map *names)
+{
+    struct conf_path list = under(path, "aliases");
+    uint32_t node = conf_child(b, m->item.node, "aliases");
+
+    for (uint32_t i = 0; i < m->aliases.n && !b->nomem; i++) {
+        const struct raw_model *other = map_get(names, m->aliases.items[i]);
+        if (!other) {
+            if (map_put(names, m->aliases.items[i], m))
+                b->nomem = true;
+            continue;
+        }
+        struct conf_path here = at_index(&list, i);
+        uint32_t place = conf_nth(b, node, i);
+        struct conf_place at = conf_place_value(b, place ? place : node);
+        if (slice_eq(other->item.name, m->aliases.items[i]))
+            CONF_FAIL(b, &at, &here, SLICE("\""), m->aliases.items[i],
+                      SLICE("\" is the id of a model"));
+        else
+            CONF_FAIL(b, &at, &here, SLICE("\""), m->aliases.items[i],
+                      SLICE("\" is already an alias of \""), other->item.name, SLICE("\""));
+    }
+}
+
+/* @param names out: ids and aliases to their raw_model. */
+static void compile_models(struct build *b, struct conf *c, struct map *names)
+{
+    struct raw_model *raw = b->raw->models.items;
+    uint32_t n = b->raw->models.n;
+    struct conf_path top = {.key = SLICE("models")};
+    struct model_config *models = room(b, n, sizeof(*models));
+
+    for (uint32_t i = 0; i < n && !b->nomem; i++) {
+        models[i] = (struct model_config){.id = raw[i].item.name,
+                                          .aliases = raw[i].aliases.items,
+                                          .n_aliases = raw[i].aliases.n,
+                                          .kv_bytes_per_token = raw[i].kv_bytes_per_token};
+        if (raw[i].item.name.p && map_put(names, raw[i].item.name, &raw[i]))
+            b->nomem = true;
+    }
+    for (uint32_t i = 0; i < n && !b->nomem; i++) {
+        struct conf_path here = at_name(&top, raw[i].item.name);
+        compile_aliases(b, &raw[i], &here, names);
+    }
+    c->routing.models = models;
+    c->routing.n_models = n;
+}
+
+/* --- routes --- */
+
+static bool path_ok(struct slice p, const char **why)
+{
+    if (p.n == 0 || p.p[0] != '/') {
+        *why = "must start with /";
+        return false;
+    }
+    bool prefix = slice_ends(p, SLICE("**"));
+    for (size_t i = 0; i < p.n - (prefix ? 2 : 0); i++)
+        if (p.p[i] == '*' || p.p[i] == '?' || p.p[i] == '#' || p.p[i] == ' ') {
+            *why = p.p[i] == '*' ? "may have ** only once, at the end"
+                                 : "must be a plain path, without ?, # or spaces";
+            return false;
+        }
+    return true;
+}
+
+/* Does every path that b matches match a too? */
+static bool covers(struct slice a, struct slice b)
+{
+    if (!slice_ends(a, SLICE("**")))
+        return slice_eq(a, b);
+    if (slice_ends(b, SLICE("**")))
+        b.n -= 2;
+    return slice_starts(b, slice_of(a.p, a.n - 2));
+}
+
+static void check_match(struct build *b, uint32_t i, const struct conf_path *path)
+{
+    const struct raw_route *raw = b->raw->routes.items;
+    struct conf_path match = under(path, "match");
+    struct conf_path here = under(&match, "path");
+    uint32_t node = conf_child(b, raw[i].item.node, "match");
+    struct conf_place at = conf_place_option(b, node ? node : raw[i].item.node, "path", NULL);
+    char number[CONF_NUMBER_TEXT];
+    const char *why = "";
+
+    if (!path_ok(raw[i].path, &why)) {
+        CONF_FAIL(b, &at, &here, SLICE("\""), raw[i].path, SLICE("\" "), slice_str(why));
+        return;
+    }
+    for (uint32_t j = 0; j < i; j++)
+        if (path_ok(raw[j].path, &why) && covers(raw[j].path, raw[i].path)) {
+            CONF_FAIL(b, &at, &here, SLICE("\""), raw[i].path,
+                      SLICE("\" is never reached: routes["),
+                      conf_number_text(CONF_T_COUNT, j, number), SLICE("] takes all of it with \""),
+                      raw[j].path, SLICE("\""));
+            return;
+        }
+}
+
+/* @return false: a flag is wrong, which the other routes need not repeat. */
+static bool compile_route(struct build *b,
+                          struct conf *c,
+                          const struct raw_route *raw,
+                          const struct conf_path *path,
+                          const struct map *names,
+                          struct route *r)
+{
+    const struct raw_model *model =
+        raw->default_model.p ? map_get(names, raw->default_model) : NULL;
+
+    *r = (struct route){.path = raw->path,
+                        .default_model = model ? model->item.name : raw->default_model,
+                        .n_hash_on = raw->hash_on.n,
+                        .half_close = raw->half_close,
+                        .timeouts = raw->timeouts,
+                        .retry = raw->retry,
+                        .queue = raw->queue,
+                        .trust_priority = raw->trust & (1U << TRUST_PRIORITY),
+                        .trust_tenant = raw->trust & (1U << TRUST_TENANT)};
+    memcpy(r->hash_on, raw->hash_on.items, sizeof(r->hash_on));
+
+    struct conf_path here = under(path, "policy");
+    struct conf_place at = conf_place_option(b, raw->item.node, "policy", "routes.policy");
+    r->policy = conf_policy_find(b, c, raw->policy, &at, &here);
+    return r->policy || !at.flag;
+}
+
+static void compile_routes(struct build *b, struct conf *c, const struct map *names)
+{
+    const struct raw_route *raw = b->raw->routes.items;
+    uint32_t n = b->raw->routes.n;
+    struct conf_path top = {.key = SLICE("routes")};
+    struct route *routes = room(b, n, sizeof(*routes));
+
+    for (uint32_t i = 0; i < n && !b->nomem; i++) {
+        struct conf_path here = at_index(&top, i);
+        check_match(b, i, &here);
+        if (!compile_route(b, c, &raw[i], &here, names, &routes[i]))
+            break;
+    }
+    c->routing.routes = routes;
+    c->routing.n_routes = n;
+}
+
+void conf_compile(struct build *b, struct conf *c)
+{
+    struct own own[OWN_MAX];
+    uint32_t n_own = 0;
+    struct map names;
+
+    map_init(&names, b->mem);
+    compile_addresses(b, c, own, &n_own);
+    if (!b->nomem)
+        compile_sources(b, c, own, n_own);
+    if (!b->nomem)
+        compile_models(b, c, &names);
+    if (!b->nomem)
+        conf_policies_compile(b, c);
+    if (!b->nomem)
+        compile_routes(b, c, &names);
+    map_fini(&names);
+
+    if (b->raw->health.path.p && b->raw->health.path.p[0] != '/') {
+        struct conf_path top = {.key = SLICE("health")};
+        struct conf_path here = under(&top, "path");
+        struct conf_place at =
+            conf_place_option(b, conf_child(b, 0, "health"), "path", "health.path");
+        CONF_FAIL(b, &at, &here, SLICE("\""), b->raw->health.path,
+                  SLICE("\" must start with /, or be auto"));
+    }
+    c->routing.limits = b->raw->limits;
+    c->routing.generation = b->in->generation;
+    c->health = b->raw->health;
+    c->decisions_per_s = b->raw->decisions_per_s;
+    c->logging = b->raw->logging;
+    c->threads = b->raw->threads;
+    c->raw = b->raw;
+}

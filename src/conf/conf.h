@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file Configuration: flat nodes and overrides in, one immutable `struct conf` out, or a list of errors.
+ * The table in conf/options.c is the only truth about keys, ranges, defaults and documentation.
+ */
+#ifndef WEIR_CONF_CONF_H
+#define WEIR_CONF_CONF_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "conf/error.h"
+#include "conf/node.h"
+#include "model/policy_t.h"
+#include "model/route_t.h"
+#include "model/update_t.h"
+
+/** Where to listen: a literal address or "localhost", and a port (0 = any free one). */
+struct conf_address {
+    bool off;          /**< "off": do not listen; host is absent then */
+    struct slice host; /**< IPv6 without brackets */
+    uint16_t port;
+};
+
+/** Where a secret is, never the secret. Resolve it with confio_secret(). */
+enum conf_secret_kind { CONF_SECRET_NONE, CONF_SECRET_FILE, CONF_SECRET_ENV };
+struct conf_secret {
+    enum conf_secret_kind kind;
+    struct slice name; /**< path or variable, terminated */
+};
+
+enum conf_listener_mode { CONF_LISTENER_HTTP };
+struct conf_listener {
+    struct slice name; /**< absent: not named */
+    struct conf_address address;
+    enum conf_listener_mode mode;
+};
+
+struct conf_admin {
+    struct conf_address address;
+    struct conf_secret token;
+    bool insecure; /**< a non-loopback address without a token is meant */
+};
+
+struct conf_registry {
+    struct conf_address address; /**< may be off */
+    struct conf_secret token;
+    struct slice state_file; /**< terminated; absent: state is not kept */
+    bool insecure;
+};
+
+/** One endpoint of a static source, ready for update_sink.upsert. */
+struct conf_endpoint {
+    struct slice url;      /**< as written */
+    struct slice gpu_type; /**< absent: unknown; instance.devices has it too */
+    struct device device;
+    struct slice *models;
+    uint32_t n_models;
+    struct instance instance;
+};
+
+enum conf_source_type { CONF_SOURCE_STATIC };
+struct conf_source {
+    enum conf_source_type type;
+    struct conf_endpoint *endpoints;
+    uint32_t n_endpoints;
+};
+
+struct conf_health {
+    uint64_t interval_ns, timeout_ns;
+    struct slice path;             /**< absent: auto, by the engine kind */
+    uint32_t down_after, up_after; /**< consecutive failures, successes */
+};
+
+/** In the order of loop/log.h. */
+enum conf_log_level { CONF_LOG_DEBUG, CONF_LOG_INFO, CONF_LOG_WARN, CONF_LOG_ERROR };
+struct conf_logging {
+    enum conf_log_level level;
+    struct slice access; /**< path, terminated; absent: no access log */
+};
+
+struct conf_raw; /* as written, in conf/raw.h */
+
+/** One generation of the configuration. Immutable, owns all it points to; free with conf_free(). Any thread may read. */
+struct conf {
+    struct arena arena;
+    const struct conf_listener *listeners; /**< at least one */
+    uint32_t n_listeners;
+    struct conf_admin admin;
+    struct conf_registry registry;
+    const struct conf_source *sources;
+    uint32_t n_sources;
+    const struct policy
+        *policies; /**< those in `policies` and the built-in ones that routes name */
+    uint32_t n_policies;
+    struct routing routing; /**< routes (at least one), models, limits */
+    struct conf_health health;
+    uint32_t decisions_per_s; /**< logged at most; 0 = none */
+    struct conf_logging logging;
+    uint32_t threads;           /**< 0 = one per core */
+    const struct conf_raw *raw; /**< for printing and comparing */
+};
+
+/**
+ * Check everything and build. Every error found is added, not only the first.
+ * @param out owned by the caller; NULL on failure.
+ * @return 0; WEIR_E_INVALID with at least one error; WEIR_E_NOMEM. Cost: linear in the nodes.
+ */
+int conf_build(const struct mem *mem,
+               const struct conf_input *in,
+               struct conf_errors *errors,
+               struct conf **out) MUST_CHECK;
+void conf_free(struct conf *c);
+
+/** Every option with its value in use, as YAML that builds the same conf, or as one JSON object. References, no secrets. */
+enum conf_style { CONF_YAML, CONF_JSON };
+int conf_print(const struct conf *c, enum conf_style style, struct buf *out) MUST_CHECK;
+
+/** docs/config.md: every option from the table. */
+int conf_reference(struct buf *out) MUST_CHECK;
+
+/** One part that differs. */
+struct conf_change {
+    const char *part; /**< top-level key; static */
+    const char *key;  /**< the key in it, when the part is a plain section; else NULL; static */
+    bool live;        /**< can be applied without a restart */
+};
+enum { CONF_CHANGES_MAX = 64 };
+
+/** What changed from one to the other, in table order. @return number, at most CONF_CHANGES_MAX; or WEIR_E_NOMEM. */
+int conf_diff(const struct conf *from,
+              const struct conf *to,
+              struct conf_change out[CONF_CHANGES_MAX]) MUST_CHECK;
+
+/** A literal loopback address, or "localhost". */
+bool conf_address_loopback(const struct conf_address *a);
+
+#endif /* WEIR_CONF_CONF_H */

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every key of the configuration, once. Parsing, range checks, defaults, error texts, --print-effective and
+ * docs/config.md all follow from these rows. Keep the order of a section as a reader wants to meet it.
+ */
+#include "base/bug.h"
+#include "base/num.h"
+#include "conf/option.h"
+#include "conf/raw.h"
+#include "sched/pick.h"
+
+/* clang-format off */
+
+#define AT(type_, member) .offset = (uint32_t)offsetof(struct type_, member)
+#define SECTION(name_, struct_, options_)                                                          \
+    static const struct conf_section struct_##_section = {                                         \
+        .name = (name_), .size = (uint32_t)sizeof(struct struct_),                                 \
+        .options = (options_), .n_options = ARRAY_LEN(options_)}
+
+enum { TEXT_MAX = ENDPOINT_TEXT_MAX, PATH_MAX_BYTES = 4096, BILLION = 1000000000 };
+#define DAY (UINT64_C(24) * 3600 * NS_PER_S)
+#define HOUR (3600 * NS_PER_S)
+#define MINUTE (60 * NS_PER_S)
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+
+static const char *const mode_words[] = {"http", NULL};
+static const char *const source_words[] = {"static", NULL};
+static const char *const source_later[] = {"file", "dns", "nacos", "consul", "eureka", "etcd", "kubernetes", NULL};
+static const char *const engine_words[] = {"unknown", "vllm", "sglang", "tgi", "tei", "llamacpp", "triton", "ollama",
+                                           "weir", "generic", NULL};
+static const char *const half_close_words[] = {"gone", "keep", NULL};
+static const char *const trust_words[] = {"priority", "tenant", NULL};
+static const char *const level_words[] = {"debug", "info", "warn", "error", NULL};
+
+static const struct conf_option listener_options[] = {
+    {.key = "name", .type = CONF_T_TEXT, AT(raw_listener, listener.name), .max = TEXT_MAX,
+     .doc = "What logs call it."},
+    {.key = "address", .type = CONF_T_ADDRESS, AT(raw_listener, listener.address), .fallback = "0.0.0.0:30000",
+     .doc = "Where clients connect: a literal address or localhost, and a port; port 0 takes any free one."},
+    {.key = "mode", .type = CONF_T_WORD, AT(raw_listener, listener.mode), .words = mode_words, .fallback = "http",
+     .doc = "What is spoken there."},
+    {.key = "tls", .type = CONF_T_LATER, .doc = "Certificate and key."},
+};
+SECTION("listeners[]", raw_listener, listener_options);
+
+static const struct conf_option admin_options[] = {
+    {.key = "address", .type = CONF_T_ADDRESS, AT(conf_admin, address), .fallback = "127.0.0.1:29000",
+     .doc = "Where the admin API and the metrics are served."},
+    {.key = "token", .type = CONF_T_SECRET, AT(conf_admin, token),
+     .doc = "Bearer token that the admin API asks for; required when the address is not loopback."},
+    {.key = "insecure", .type = CONF_T_BOOL, AT(conf_admin, insecure), .fallback = "false",
+     .doc = "Serve a non-loopback address without a token all the same."},
+};
+SECTION("admin", conf_admin, admin_options);
+
+static const struct conf_option registry_options[] = {
+    {.key = "address", .type = CONF_T_ADDRESS, AT(conf_registry, address), .fallback = "127.0.0.1:8848", .zero = "off",
+     .doc = "Where the embedded registry (native and Nacos-compatible HTTP) is served."},
+    {.key = "token", .type = CONF_T_SECRET, AT(conf_registry, token),
+     .doc = "Token that registering asks for; required when the address is not loopback, because whoever registers receives prompts."},
+    {.key = "state_file", .type = CONF_T_TEXT, AT(conf_registry, state_file), .max = PATH_MAX_BYTES,
+     .doc = "File that keeps the registered endpoints over a restart; not kept when absent."},
+    {.key = "insecure", .type = CONF_T_BOOL, AT(conf_registry, insecure), .fallback = "false",
+     .doc = "Serve a non-loopback address without a token all the same."},
+};
+SECTION("registry", conf_registry, registry_options);
+
+static const struct conf_option endpoint_options[] = {
+    {.key = "url", .type = CONF_T_TEXT, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_endpoint, url), .max = TEXT_MAX,
+     .doc = "http://host:port of the inference server, without a path."},
+    {.key = "weight", .type = CONF_T_WEIGHT, .flags = CONF_LIVE, AT(raw_endpoint, weight), .max = WEIGHT_MAX, .fallback = "1",
+     .doc = "Share of the traffic against other endpoints; 0 takes it out."},
+    {.key = "labels", .type = CONF_T_LABELS, .flags = CONF_LIVE, AT(raw_endpoint, labels), .max = ENDPOINT_KV_MAX,
+     .doc = "Names and texts of your own."},
+    {.key = "models", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_endpoint, models), .max = ENDPOINT_MODELS_MAX,
+     .doc = "Model ids it serves; when absent, what its /v1/models says."},
+    {.key = "gpu_type", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_endpoint, gpu_type), .max = TEXT_MAX,
+     .doc = "Device type, matched with gpu_weights without case."},
+    {.key = "max_concurrency", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(raw_endpoint, max_concurrency), .min = 1,
+     .max = 1000000, .zero = "unlimited", .fallback = "unlimited",
+     .doc = "Most requests at one time; further ones wait in the queue."},
+    {.key = "max_model_len", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(raw_endpoint, max_model_len), .min = 1,
+     .max = BILLION, .zero = "unknown", .fallback = "unknown",
+     .doc = "Longest prompt and answer together, in tokens."},
+    {.key = "engine", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_endpoint, engine), .words = engine_words,
+     .fallback = "unknown", .doc = "Kind of inference server; says whether KV tokens or device memory decide what fits."},
+    {.key = "region", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_endpoint, region), .max = TEXT_MAX,
+     .doc = "Where it is: the widest part."},
+    {.key = "zone", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_endpoint, zone), .max = TEXT_MAX,
+     .doc = "Where it is: the part that fails together."},
+    {.key = "cluster", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_endpoint, cluster), .max = TEXT_MAX,
+     .doc = "Where it is: the cluster."},
+};
+SECTION("discovery[].endpoints[]", raw_endpoint, endpoint_options);
+
+static const struct conf_option source_options[] = {
+    {.key = "type", .type = CONF_T_WORD, .flags = CONF_REQUIRED, AT(raw_source, type), .words = source_words,
+     .later = source_later, .doc = "Where endpoints come from."},
+    {.key = "endpoints", .type = CONF_T_LIST, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_source, endpoints), .max = SCHED_ROWS_MAX,
+     .child = &raw_endpoint_section, .doc = "The endpoints of a static source."},
+    {.key = "state_file", .type = CONF_T_LATER, .doc = "File that keeps what a source last said."},
+};
+SECTION("discovery[]", raw_source, source_options);
+
+static const struct conf_option model_options[] = {
+    {.key = "aliases", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_model, aliases), .max = 256,
+     .doc = "Other names that clients may use for it."},
+    {.key = "kv_bytes_per_token", .type = CONF_T_SIZE, .flags = CONF_LIVE, AT(raw_model, kv_bytes_per_token), .min = 1,
+     .max = GIB, .zero = "unknown", .fallback = "unknown",
+     .doc = "KV cache one token takes, which turns tokens into memory."},
+    {.key = "versions", .type = CONF_T_LATER, .doc = "Versions of the model."},
+};
+SECTION("models.<id>", raw_model, model_options);
+
+static const struct conf_option score_options[] = {
+    {.key = "name", .type = CONF_T_TEXT, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_score, plugin), .max = TEXT_MAX,
+     .doc = "The score."},
+    {.key = "weight", .type = CONF_T_FACTOR, .flags = CONF_LIVE, AT(raw_score, weight), .max = 1000 * (uint64_t)Q16_ONE,
+     .fallback = "1", .doc = "Its weight in the sum."},
+};
+SECTION("policies.<name>.scores[]", raw_score, score_options);
+
+static const struct conf_option policy_options[] = {
+    {.key = "use", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_policy, use), .max = TEXT_MAX,
+     .doc = "A built-in policy; instead of filters, scores and pick."},
+    {.key = "filters", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_policy, filters), .max = POLICY_STEPS_MAX,
+     .doc = "Filters in order: an endpoint has to pass all of them."},
+    {.key = "scores", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(raw_policy, scores), .max = POLICY_STEPS_MAX,
+     .child = &raw_score_section, .doc = "Costs that are added up."},
+    {.key = "pick", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_policy, pick), .max = TEXT_MAX,
+     .doc = "How one of the remaining is chosen."},
+    {.key = "curve", .type = CONF_T_CURVE, .flags = CONF_LIVE, AT(raw_policy, curve), .max = POLICY_CURVE_MAX,
+     .doc = "Weight factor by GPU utilization: a map of percent to factor, rising, linear between the points, as {30: 2, 40: 1, 70: 1, 80: 0.5}; when absent, that of the built-in policy, or this one."},
+    {.key = "bound", .type = CONF_T_FACTOR, .flags = CONF_LIVE, AT(raw_policy, bound), .min = Q16_ONE,
+     .max = 16 * (uint64_t)Q16_ONE, .zero = "default", .fallback = "default",
+     .doc = "Consistent hashing: no endpoint above this multiple of the mean load; the default is 1.25."},
+};
+SECTION("policies.<name>", raw_policy, policy_options);
+
+static const struct conf_option match_options[] = {
+    {.key = "path", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, path), .max = TEXT_MAX, .fallback = "/v1/**",
+     .doc = "An exact path, or a prefix that ends in **. What no route takes is 404: a worker's own /metrics or control paths are not offered to clients unless a route says so."},
+};
+SECTION("routes[].match", raw_route, match_options);
+
+static const struct conf_option timeouts_options[] = {
+    {.key = "connect", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, connect_ns), .min = NS_PER_MS,
+     .max = 5 * MINUTE, .fallback = "2s", .doc = "To connect to an endpoint."},
+    {.key = "first_byte", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, first_byte_ns), .min = NS_PER_MS,
+     .max = DAY, .zero = "none", .fallback = "10m", .doc = "From the request sent to the first byte of the response."},
+    {.key = "between_bytes", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, between_bytes_ns),
+     .min = NS_PER_MS, .max = DAY, .zero = "none", .fallback = "10m", .doc = "Longest silence inside a response."},
+    {.key = "total", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, total_ns), .min = NS_PER_MS,
+     .max = DAY, .zero = "none", .fallback = "none", .doc = "From the arrival of the request to the last byte of the response."},
+};
+SECTION("routes[].timeouts", route_timeouts, timeouts_options);
+
+static const struct conf_option retry_options[] = {
+    {.key = "connect_attempts", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(route_retry, connect_attempts),
+     .max = SCHED_EXCLUDE_MAX - 1, .fallback = "3", .doc = "Other endpoints tried after one could not be connected."},
+    {.key = "budget_percent", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(route_retry, budget_percent), .max = 100,
+     .fallback = "20", .doc = "All other retries, as a share of the requests of the last 10 s."},
+    {.key = "budget_min_per_s", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(route_retry, budget_min_per_s), .max = 100000,
+     .fallback = "3", .doc = "That many per second are allowed in any case."},
+    {.key = "retry_unsafe", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(route_retry, retry_unsafe), .fallback = "false",
+     .doc = "Retry also a POST that an endpoint may have started."},
+};
+SECTION("routes[].retry", route_retry, retry_options);
+
+static const struct conf_option queue_options[] = {
+    {.key = "size", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(route_queue, size), .max = 1000000, .fallback = "1024",
+     .doc = "Most requests that wait for one model; 0 refuses at once when all endpoints are full."},
+    {.key = "timeout", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_queue, timeout_ns), .min = NS_PER_MS, .max = DAY,
+     .fallback = "60s", .doc = "Longest wait; then the answer is 504 queue_timeout."},
+    {.key = "age", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_queue, age_ns), .min = NS_PER_MS, .max = DAY,
+     .fallback = "10s", .doc = "A waiting request rises one priority class in this time."},
+};
+SECTION("routes[].queue", route_queue, queue_options);
+
+static const struct conf_option route_options[] = {
+    {.key = "match", .type = CONF_T_SECTION, .offset = 0, .child = &raw_route_section, .doc = "Which requests."},
+    {.key = "policy", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, policy), .max = TEXT_MAX, .fallback = "chain",
+     .doc = "A name from policies, or a built-in policy."},
+    {.key = "default_model", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, default_model), .max = TEXT_MAX,
+     .doc = "Model of a request that names none."},
+    {.key = "hash_on", .type = CONF_T_HASH_ON, .flags = CONF_LIVE, AT(raw_route, hash_on), .max = POLICY_HASH_ON_MAX,
+     .fallback = "header:X-Session-Id",
+     .doc = "Where the session key comes from, the first that is present: header:NAME, cookie:NAME, user, prompt_cache_key, previous_response_id, client_ip."},
+    {.key = "half_close", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_route, half_close), .words = half_close_words,
+     .fallback = "gone", .doc = "What it means when a client closes its sending side after a complete request: it is gone, or it keeps listening."},
+    {.key = "timeouts", .type = CONF_T_SECTION, AT(raw_route, timeouts), .child = &route_timeouts_section, .doc = "How long things may take."},
+    {.key = "retry", .type = CONF_T_SECTION, AT(raw_route, retry), .child = &route_retry_section, .doc = "Second attempts."},
+    {.key = "queue", .type = CONF_T_SECTION, AT(raw_route, queue), .child = &route_queue_section, .doc = "Waiting when all endpoints are full."},
+    {.key = "trust", .type = CONF_T_WORDS, .flags = CONF_LIVE, AT(raw_route, trust), .words = trust_words, .max = 2,
+     .doc = "Which headers of the client count: X-Priority, X-Tenant-Id."},
+    {.key = "batch", .type = CONF_T_LATER, .doc = "Batching."},
+    {.key = "canary", .type = CONF_T_LATER, .doc = "Canary releases."},
+};
+/* The section of `match` above is the same struct with other options. */
+static const struct conf_section route_section = {.name = "routes[]", .size = (uint32_t)sizeof(struct raw_route),
+                                                  .options = route_options, .n_options = ARRAY_LEN(route_options)};
+
+static const struct conf_option health_options[] = {
+    {.key = "interval", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(conf_health, interval_ns), .min = 10 * NS_PER_MS,
+     .max = HOUR, .fallback = "5s", .doc = "Between two checks of one endpoint."},
+    {.key = "timeout", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(conf_health, timeout_ns), .min = NS_PER_MS,
+     .max = 5 * MINUTE, .fallback = "2s", .doc = "For one check."},
+    {.key = "path", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(conf_health, path), .max = TEXT_MAX, .zero = "auto",
+     .fallback = "auto", .doc = "What is asked for; auto goes by the kind of engine."},
+    {.key = "down_after", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(conf_health, down_after), .min = 1, .max = 100,
+     .fallback = "3", .doc = "Failed checks in a row that take an endpoint out."},
+    {.key = "up_after", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(conf_health, up_after), .min = 1, .max = 100,
+     .fallback = "2", .doc = "Passed checks in a row that bring it back."},
+};
+SECTION("health", conf_health, health_options);
+
+static const struct conf_option limits_options[] = {
+    {.key = "body", .type = CONF_T_SIZE, .flags = CONF_LIVE, AT(limits, body_bytes), .min = KIB, .max = 64 * GIB,
+     .fallback = "512MiB", .doc = "Largest request body; above it the answer is 413."},
+    {.key = "peek_max", .type = CONF_T_SIZE, .flags = CONF_LIVE, AT(limits, peek_bytes), .min = KIB, .max = GIB,
+     .fallback = "16MiB", .doc = "Most of a body that is read before an endpoint is chosen."},
+    {.key = "headers", .type = CONF_T_SIZE, .flags = CONF_LIVE, AT(limits, header_bytes), .min = KIB, .max = MIB,
+     .fallback = "64KiB", .doc = "Largest head of a request; above it the answer is 431."},
+    {.key = "header_count", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(limits, headers), .min = 8, .max = 128,
+     .fallback = "128", .doc = "Most header fields of a request; above it the answer is 431."},
+    {.key = "connections", .type = CONF_T_COUNT, AT(limits, connections), .min = 1, .max = 10000000,
+     .fallback = "65536", .doc = "Most client connections."},
+    {.key = "buffers", .type = CONF_T_SIZE, .flags = CONF_LIVE, AT(limits, buffer_bytes), .min = MIB, .max = 1024 * GIB,
+     .fallback = "1GiB", .doc = "Memory for all buffers together; beyond it the answer is 503 overloaded."},
+    {.key = "idle", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, idle_ns), .min = NS_PER_MS, .max = DAY,
+     .fallback = "75s", .doc = "A client connection without a request is closed after this."},
+    {.key = "header_read", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, header_read_ns), .min = NS_PER_MS,
+     .max = HOUR, .fallback = "10s", .doc = "From the first byte of a head to its end."},
+    {.key = "body_read", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, body_read_ns), .min = NS_PER_MS,
+     .max = DAY, .fallback = "60s", .doc = "Longest silence inside a request body."},
+};
+SECTION("limits", limits, limits_options);
+
+static const struct conf_option decisions_options[] = {
+    {.key = "sample", .type = CONF_T_RATE, .flags = CONF_LIVE, AT(conf_raw, decisions_per_s), .max = 1000000,
+     .fallback = "100/s", .doc = "Most decisions that are logged; 0/s logs none."},
+};
+static const struct conf_section decisions_section = {.name = "decisions", .size = (uint32_t)sizeof(struct conf_raw),
+                                                      .options = decisions_options, .n_options = 1};
+
+static const struct conf_option logging_options[] = {
+    {.key = "level", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(conf_logging, level), .words = level_words,
+     .fallback = "info", .doc = "Lines below this level are dropped."},
+    {.key = "access", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(conf_logging, access), .zero = "off", .fallback = "off",
+     .doc = "One JSON line for each request goes there: file:PATH."},
+};
+SECTION("logging", conf_logging, logging_options);
+
+static const struct conf_option root_options[] = {
+    {.key = "listeners", .type = CONF_T_LIST, AT(conf_raw, listeners), .max = 16, .child = &raw_listener_section,
+     .doc = "Where clients connect; one on 0.0.0.0:30000 when absent."},
+    {.key = "admin", .type = CONF_T_SECTION, AT(conf_raw, admin), .child = &conf_admin_section, .doc = "The admin API."},
+    {.key = "registry", .type = CONF_T_SECTION, AT(conf_raw, registry), .child = &conf_registry_section, .doc = "The embedded registry."},
+    {.key = "discovery", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(conf_raw, discovery), .max = 16, .child = &raw_source_section,
+     .doc = "Other sources of endpoints. When several describe one endpoint, the first wins, field by field."},
+    {.key = "models", .type = CONF_T_MAP, .flags = CONF_LIVE, AT(conf_raw, models), .max = 10000, .child = &raw_model_section,
+     .doc = "What is known of models, by id."},
+    {.key = "gpu_weights", .type = CONF_T_GPU_WEIGHTS, .flags = CONF_LIVE, AT(conf_raw, gpu_weights), .max = POLICY_GPU_WEIGHTS_MAX,
+     .doc = "Weight by device type, as {A100: 3, T4: 1}; multiplies the weight of an endpoint; others have 1."},
+    {.key = "policies", .type = CONF_T_MAP, .flags = CONF_LIVE, AT(conf_raw, policies), .max = 256, .child = &raw_policy_section,
+     .doc = "Policies of your own, by name."},
+    {.key = "routes", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(conf_raw, routes), .max = 256, .child = &route_section,
+     .doc = "How requests are treated; the first that matches counts. One for all paths with the policy chain when absent."},
+    {.key = "health", .type = CONF_T_SECTION, AT(conf_raw, health), .child = &conf_health_section, .doc = "Active health checks."},
+    {.key = "limits", .type = CONF_T_SECTION, AT(conf_raw, limits), .child = &limits_section, .doc = "What is too much."},
+    {.key = "decisions", .type = CONF_T_SECTION, .offset = 0, .child = &decisions_section, .doc = "The log of decisions."},
+    {.key = "logging", .type = CONF_T_SECTION, AT(conf_raw, logging), .child = &conf_logging_section, .doc = "Log lines."},
+    {.key = "threads", .type = CONF_T_COUNT, AT(conf_raw, threads), .min = 1, .max = 256, .zero = "auto", .fallback = "auto",
+     .doc = "Event loops that serve clients; auto takes one for each core."},
+    {.key = "tenants", .type = CONF_T_LATER, .doc = "Keys, limits and budgets."},
+    {.key = "breaker", .type = CONF_T_LATER, .doc = "Circuit breakers."},
+    {.key = "autoscale", .type = CONF_T_LATER, .doc = "Autoscaling."},
+    {.key = "clusters", .type = CONF_T_LATER, .doc = "Several clusters."},
+};
+const struct conf_section conf_root = {.name = "", .size = (uint32_t)sizeof(struct conf_raw),
+                                       .options = root_options, .n_options = ARRAY_LEN(root_options)};
+
+/* clang-format on */
+
+const struct conf_option *conf_option_find(const struct conf_section *s, struct slice key)
+{
+    for (uint32_t i = 0; i < s->n_options; i++)
+        if (slice_eq(key, slice_str(s->options[i].key)))
+            return &s->options[i];
+    return NULL;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From features to an endpoint: which model is meant, its pool, and then reserved, queued or refused.
+ */
+#include "base/num.h"
+#include "proxy/exchange.h"
+
+/* One decision in so many is timed. */
+enum { DECISION_SAMPLE = 16 };
+
+static const struct slice absent = {NULL, 0};
+
+/* The model of a request that names none: the route's default, else the only live one. */
+static struct slice unnamed(struct exchange *x)
+{
+    const struct snapshot *s = x->lane->asker.snap;
+
+    if (x->route->default_model.n)
+        return x->route->default_model;
+    for (uint32_t i = 0; s && s->n_live_models == 1 && i < s->n_models; i++)
+        if (s->models[i].n_members)
+            return s->models[i].id;
+    return absent;
+}
+
+/* A live model of that very name beats an alias. */
+static struct slice resolve(struct exchange *x, struct slice name)
+{
+    const struct model_config *m = map_get(&x->lane->aliases, name);
+
+    if (!m)
+        return name;
+    const struct snapshot_model *live =
+        x->lane->asker.snap ? model_find(x->lane->asker.snap, name) : NULL;
+    if (live && live->n_members)
+        return name;
+    x->alias = true;
+    return m->id;
+}
+
+/* @return REJECT_NONE with x->pool set, or why not. */
+static enum rejection choose_pool(struct exchange *x, struct slice *detail)
+{
+    struct slice name = x->f.model;
+    enum rejection why = REJECT_NONE;
+
+    if (!name.n) {
+        /* Not found within what may be looked at is not the same as not named. */
+        if (!x->route->default_model.n && !x->complete &&
+            buf_len(&x->body) >= x->lane->proxy->routing->limits.peek_bytes)
+            return REJECT_BODY_TOO_LARGE;
+        name = unnamed(x);
+        if (!name.n) {
+            const struct snapshot *s = x->lane->asker.snap;
+            return s && s->synced ? REJECT_MODEL_REQUIRED : REJECT_STARTING;
+        }
+    }
+    bool named_in_body = x->f.model.n && !x->model_in_header;
+    *detail = x->f.model;
+    name = resolve(x, name);
+    x->pool = pool_get(x->lane, x->route, name, &why);
+    if (!x->pool)
+        return why;
+    x->alias = x->alias && named_in_body;
+    x->f.model = x->pool->model;
+    x->f.kv_bytes_per_token = x->pool->kv_bytes_per_token;
+    return REJECT_NONE;
+}
+
+/* The worker knows the model by its real name only. */
+static bool rename_alias(struct exchange *x)
+{
+    if (!x->alias)
+        return true;
+    x->alias = false;
+    return body_rename_model(x, x->f.model) == 0;
+}
+
+static void count_pick(struct exchange *x, const struct decision *d, uint64_t began)
+{
+    struct lane *l = x->lane;
+    struct stat_series *s = stats_series(&l->stats, x->pool->series);
+
+    if (began)
+        stats_hist_add(&l->stats.decision, proxy_decision_bounds, loop_clock() - began);
+    if (!s)
+        return;
+    stat_add(&s->picks, 1);
+    stat_add(&s->fit_sum, d->fit);
+    stat_add(&s->offered_sum, atomic_load_explicit(&x->pool->members, memory_order_relaxed));
+}
+
+void exchange_decide(struct exchange *x)
+{
+    struct lane *l = x->lane;
+    struct slice detail = absent;
+    struct decision d = {.rejection = REJECT_NONE};
+    struct member chosen;
+
+    if (!x->pool) {
+        enum rejection why = choose_pool(x, &detail);
+        if (why) {
+            exchange_reject(x, why,
+                            why == REJECT_MODEL_NOT_FOUND || why == REJECT_MODEL_REQUIRED ? "model"
+                                                                                          : NULL,
+                            why == REJECT_MODEL_NOT_FOUND ? detail : absent);
+            return;
+        }
+        if (!rename_alias(x)) {
+            exchange_reject(x, REJECT_OVERLOADED, NULL, absent);
+            return;
+        }
+        body_scanned(x);
+    }
+    uint64_t now = loop_clock();
+    uint64_t began = l->decisions++ % DECISION_SAMPLE == 0 ? now : 0;
+    if (!pool_enter(&l->asker, x->pool)) {
+        exchange_reject(x, l->asker.snap ? REJECT_OVERLOADED : REJECT_STARTING, NULL, absent);
+        return;
+    }
+    int rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, now, prng_next(&l->asker.prng),
+                              &l->asker.scratch, &x->reservation, &chosen, &d);
+    bool queued = false;
+    if (rc == WEIR_E_AGAIN) {
+        x->waiter = (struct sched_waiter){
+            .features = &x->f, .exclude = &x->exclude, .reservation = &x->reservation};
+        queued = sched_pool_enqueue(x->pool->sched, &x->waiter, now) == 0;
+        if (queued) {
+            x->queue_from_ns = loop_now(l->loop);
+            exchange_move(x, X_QUEUE);
+        }
+    }
+    pool_leave(&l->asker, x->pool);
+    count_pick(x, &d, began);
+    if (rc == 0) {
+        attempt_start(x);
+    } else if (queued) {
+        client_arm(x->client);
+        /* Room may have come between the pick and the queue; see offer.c. */
+        offer_pool(&l->asker, x->pool);
+    } else if (rc == WEIR_E_AGAIN) {
+        exchange_reject(x, REJECT_QUEUE_FULL, NULL, absent);
+    } else if (x->exclude.n) {
+        exchange_reject(x, REJECT_UPSTREAM_FAILED, NULL, absent);
+    } else {
+        exchange_reject(x, d.rejection ? d.rejection : REJECT_NO_ENDPOINT, NULL, absent);
+    }
+}
+
+void exchange_granted(struct loop_job *j)
+{
+    struct exchange *x = container_of(j, struct exchange, grant_job);
+    struct lane *l = x->lane;
+
+    if (x->state == X_ORPHAN) {
+        exchange_move(x, X_ENDED);
+        list_del(&x->node);
+        list_add(&l->dead_exchanges, &x->node);
+        exchange_release(l, &x->reservation);
+        return;
+    }
+    BUG_ON(x->state != X_QUEUE || !x->reservation.cell);
+    x->queue_ns += loop_now(l->loop) - x->queue_from_ns;
+    attempt_start(x);
+}
+
+static bool has_body(const struct exchange *x)
+{
+    return x->framing != HTTP1_BODY_NONE;
+}
+
+void exchange_send(struct exchange *x)
+{
+    struct buf *out = &x->lane->out;
+
+    exchange_move(x, X_AWAIT);
+    buf_clear(out);
+    buf_put_str(out, "Host: ");
+    buf_put_slice(out, x->target->authority);
+    buf_put(out, "\r\n", 2);
+    x->up_chunked = false;
+    if (x->framing == HTTP1_BODY_CHUNKED && !x->complete) {
+        x->up_chunked = true;
+        buf_put_str(out, "Transfer-Encoding: chunked\r\n");
+    } else if (has_body(x)) {
+        /* A chunked body that is here whole needs no chunks any more. */
+        buf_put_str(out, "Content-Length: ");
+        buf_put_u64(out, x->framing == HTTP1_BODY_LENGTH ? x->f.body_bytes : buf_len(&x->body));
+        buf_put(out, "\r\n", 2);
+    }
+    if (x->forward_expect)
+        buf_put_str(out, "Expect: 100-continue\r\n");
+    buf_put(out, "\r\n", 2);
+    if (out->err) {
+        exchange_reject(x, REJECT_OVERLOADED, NULL, absent);
+        return;
+    }
+    x->head_sent = true;
+    body_push(x, buf_slice(&x->head), buf_slice(out));
+    if (!x->complete && net_conn_queued(&x->up->conn) <= HIGH_WATER)
+        net_conn_resume(&x->client->conn);
+}

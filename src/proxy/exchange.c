@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exchange: one request and its answer.
+ *
+ *   NEW --> PEEK ----------------> CONNECT ---> AWAIT ---> RELAY ---> ENDED
+ *    |       |  \                  ^  ^  |      |  |         (answer whole, broken off,
+ *    |       |   +---> QUEUE ------+  |  |      |  |          client gone, timeout)
+ *    |       |          |  ^          |  +------+  |
+ *    |       |          |  |          |  |  (other endpoint, fresh connection)
+ *    |       |          |  +----------+--+         |
+ *    +-------+----------+---------------------------+---> ENDED (Weir's own answer or an error)
+ *                       |
+ *                       +--> ORPHAN (ended while a grant is on its way; the grant frees it)
+ *
+ * exchange_move() is the one place that changes the state, and checks the step against the table below.
+ * exchange_end() is the one door out: it leaves the queue, gives up the connection, releases the reservation, counts,
+ * logs, and tells the client connection what to do next.
+ */
+#include "proxy/exchange.h"
+#include "base/num.h"
+
+#define TO(state) (1u << (state))
+static const struct {
+    const char *name;
+    unsigned next;
+} states[X_STATES] = {
+    [X_NEW] = {"new", TO(X_PEEK) | TO(X_ENDED)},
+    [X_PEEK] = {"peek", TO(X_QUEUE) | TO(X_CONNECT) | TO(X_ENDED)},
+    [X_QUEUE] = {"queue", TO(X_CONNECT) | TO(X_ENDED) | TO(X_ORPHAN)},
+    [X_CONNECT] = {"connect", TO(X_CONNECT) | TO(X_QUEUE) | TO(X_AWAIT) | TO(X_ENDED)},
+    [X_AWAIT] = {"await", TO(X_CONNECT) | TO(X_QUEUE) | TO(X_RELAY) | TO(X_ENDED)},
+    [X_RELAY] = {"relay", TO(X_ENDED)},
+    [X_ENDED] = {"ended", 0},
+    [X_ORPHAN] = {"orphan", TO(X_ENDED)},
+};
+
+static const struct slice absent = {NULL, 0};
+
+void exchange_move(struct exchange *x, enum exchange_state to)
+{
+    BUG_ON(!(states[x->state].next & TO(to)));
+    x->state = to;
+}
+
+static struct exchange *exchange_new(struct client *c)
+{
+    struct lane *l = c->lane;
+    struct exchange *x;
+
+    if (list_empty(&l->free_exchanges)) {
+        x = mem_zalloc(loop_mem(), sizeof(*x));
+        if (!x)
+            return NULL;
+    } else {
+        x = container_of(l->free_exchanges.next, struct exchange, node);
+        list_del(&x->node);
+        l->n_free_exchanges--;
+        *x = (struct exchange){0};
+    }
+    x->lane = l;
+    x->client = c;
+    x->start_ns = loop_now(l->loop);
+    x->grant_job.run = exchange_granted;
+    list_init(&x->node);
+    list_add(&l->exchanges, &x->node);
+    stat_add(&l->stats.active, 1);
+    c->x = x;
+    return x;
+}
+
+void exchange_drop_head(struct exchange *x)
+{
+    lane_buf_give(x->lane, &x->head);
+    x->method_len = x->path_len = x->rid_len = 0;
+}
+
+void exchange_release(struct lane *l, struct reservation *r)
+{
+    struct cell *cell = sched_release(r);
+
+    if (!cell)
+        return;
+    offer_cell(&l->asker, cell);
+    sched_cell_put(cell);
+}
+
+/* ---- the door out ---- */
+
+static void count(struct exchange *x, enum proxy_outcome outcome)
+{
+    struct lane *l = x->lane;
+    struct lane_stats *s = &l->stats;
+    const struct routing *r = l->proxy->routing;
+    uint64_t now = loop_now(l->loop);
+    uint32_t at = x->pool ? x->pool->series : x->route ? 1 + (uint32_t)(x->route - r->routes) : 0;
+    struct stat_series *series = stats_series(s, at);
+
+    if (series) {
+        stat_add(&series->requests[outcome], 1);
+        if (x->first_byte_ns)
+            stats_hist_add(&series->compute, proxy_bounds, now - x->start_ns - x->queue_ns);
+    }
+    if (x->rejection)
+        stat_add(&s->rejections[x->rejection], 1);
+    stats_hist_add(&s->duration, proxy_bounds, now - x->start_ns);
+    if (x->first_byte_ns)
+        stats_hist_add(&s->first_byte, proxy_bounds, x->first_byte_ns - x->start_ns);
+    if (x->pool)
+        stats_hist_add(&s->queue, proxy_bounds, x->queue_ns);
+}
+
+/* @return false when another thread has granted it already, so that it cannot be freed yet. */
+static bool leave_queue(struct exchange *x)
+{
+    pthread_mutex_lock(&x->pool->lock);
+    bool queued = x->waiter.node.at != 0;
+    if (queued)
+        sched_pool_cancel(x->pool->sched, &x->waiter);
+    pool_leave(&x->lane->asker, x->pool);
+    return queued;
+}
+
+void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate)
+{
+    struct lane *l = x->lane;
+    struct client *c = x->client;
+    bool orphan = false;
+
+    if (x->state == X_QUEUE) {
+        x->queue_ns += loop_now(l->loop) - x->queue_from_ns;
+        orphan = !leave_queue(x);
+    }
+    exchange_move(x, orphan ? X_ORPHAN : X_ENDED);
+    if (l->proxy->access_fd >= 0)
+        access_log_add(x, outcome);
+    count(x, outcome);
+    if (x->up && x->rsp_keep && outcome != OUTCOME_CLIENT_GONE)
+        upstream_put(x->up);
+    else if (x->up)
+        upstream_drop(x->up);
+    if (x->target)
+        upstream_target_put(l, x->target);
+    x->target = NULL;
+    x->client = NULL;
+    c->x = NULL;
+    body_free(x);
+    exchange_drop_head(x);
+    stat_sub(&l->stats.active, 1);
+    list_del(&x->node);
+    list_add(orphan ? &l->orphans : &l->dead_exchanges, &x->node);
+    if (!orphan)
+        exchange_release(l, &x->reservation);
+    client_after(c, fate);
+}
+
+void exchange_reject(struct exchange *x,
+                     enum rejection code,
+                     const char *param,
+                     struct slice detail)
+{
+    struct lane *l = x->lane;
+    bool keep = x->keep_asked && x->complete && !l->draining && !x->client->eof;
+    struct error_answer e = {.code = code,
+                             .param = param,
+                             .detail = detail,
+                             .request_id = exchange_request_id(x),
+                             .close = !keep,
+                             .head_only = x->is_head};
+
+    BUG_ON(x->state >= X_RELAY);
+    x->rejection = code;
+    x->status = (uint16_t)error_status(code);
+    x->rsp_keep = false;
+    buf_clear(&l->out);
+    error_write(&l->out, &e);
+    if (!l->out.err)
+        (void)net_conn_send_slice(&x->client->conn, buf_slice(&l->out));
+    exchange_end(x, error_outcome(code), l->out.err ? FATE_ABORT : keep ? FATE_KEEP : FATE_LINGER);
+}
+
+/* ---- the way in ---- */
+
+/* A refusal of a short request that is here whole need not cost the client its connection. */
+static size_t swallow(struct exchange *x, size_t n)
+{
+    if (x->complete || x->framing != HTTP1_BODY_LENGTH || x->body_left > n)
+        return 0;
+    x->complete = true;
+    return (size_t)x->body_left;
+}
+
+/* Refusals that do not depend on the body. */
+static enum rejection early(struct exchange *x)
+{
+    struct proxy *p = x->lane->proxy;
+    const struct snapshot *s = x->lane->asker.snap;
+    const struct limits *limits = &p->routing->limits;
+    struct slice model = x->f.model;
+
+    if (limits->body_bytes && x->f.body_bytes > limits->body_bytes)
+        return REJECT_BODY_TOO_LARGE;
+    if (proxy_over_budget(p))
+        return REJECT_OVERLOADED;
+    if (!model.n && s && s->n_live_models == 1 && s->n_models == 1)
+        model = s->models[0].id;
+    const struct pool *pool =
+        model.n ? map_get(&x->lane->pools[x->route - p->routing->routes], model) : NULL;
+    if (pool && !x->complete && x->route->queue.size &&
+        atomic_load_explicit(&pool->waiting, memory_order_relaxed) >= x->route->queue.size)
+        return REJECT_QUEUE_FULL;
+    return REJECT_NONE;
+}
+
+static bool method_is(const struct http1_head *h, const char *name)
+{
+    return slice_eq(h->method, slice_str(name));
+}
+
+size_t exchange_begin(struct client *c, const struct http1_head *h, const char *end, size_t n)
+{
+    struct exchange *x = exchange_new(c);
+    struct request_fields fields;
+    const char *param = NULL;
+    struct slice detail = absent;
+
+    if (!x) {
+        client_close(c, FATE_ABORT);
+        return n;
+    }
+    x->http10 = h->minor == 0;
+    x->keep_asked = h->keep_alive;
+    x->is_head = method_is(h, "HEAD");
+    x->idempotent = x->is_head || method_is(h, "GET") || method_is(h, "OPTIONS") ||
+                    method_is(h, "PUT") || method_is(h, "DELETE");
+    x->framing = h->framing;
+    x->body_left = h->content_length;
+    x->complete = h->framing == HTTP1_BODY_NONE ||
+                  (h->framing == HTTP1_BODY_LENGTH && h->content_length == 0);
+
+    enum rejection why = route_head(x, h, end, &fields);
+    if (!why && own_answer(x, h))
+        return 0;
+    retry_count(&x->lane->retry, x->start_ns);
+    if (!why) {
+        x->route = route_match(x->lane->proxy->routing, exchange_path(x));
+        why = x->route ? route_features(x, h, &fields, &param, &detail) : REJECT_ROUTE_NOT_FOUND;
+    }
+    if (!why)
+        why = early(x);
+    if (!why && !body_begin(x, fields.content_type))
+        why = REJECT_OVERLOADED;
+    if (why) {
+        size_t used = swallow(x, n);
+        exchange_reject(x, why, param, detail);
+        return used;
+    }
+    exchange_move(x, X_PEEK);
+    x->expect = h->expect_continue && !x->http10 && !x->complete && n == 0;
+    x->forward_expect = x->expect && !x->scan;
+    if (x->expect && x->scan) {
+        /* The decision needs the body, so Weir asks for it; the worker is not asked to expect it. */
+        (void)net_conn_send_slice(&c->conn, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
+        x->expect = false;
+    }
+    return 0;
+}
+
+size_t exchange_request_data(struct exchange *x, const char *p, size_t n)
+{
+    size_t used = 0;
+
+    if (x->discard)
+        return n;
+    if (!x->complete) {
+        int64_t took = body_receive(x, p, n);
+        if (took < 0) {
+            /* Where the next request would begin is not known any more. */
+            x->complete = false;
+            if (x->state == X_RELAY)
+                exchange_end(x, OUTCOME_CLIENT_ERROR, FATE_ABORT);
+            else
+                exchange_reject(x,
+                                took == WEIR_E_RANGE  ? REJECT_BODY_TOO_LARGE
+                                : took == WEIR_E_FULL ? REJECT_OVERLOADED
+                                                      : REJECT_INVALID_REQUEST,
+                                NULL, absent);
+            return n;
+        }
+        used = (size_t)took;
+    }
+    if (x->state == X_PEEK) {
+        if (body_decidable(x)) {
+            body_found(x);
+            exchange_decide(x);
+        }
+    } else if (x->state >= X_AWAIT) {
+        body_pump(x);
+    } else if (!x->complete && buf_len(&x->body) > HIGH_WATER) {
+        /* Nowhere to send it yet; on_drained or the first send goes on. */
+        net_conn_pause(&x->client->conn);
+    }
+    return used;
+}
+
+void exchange_client_eof(struct exchange *x)
+{
+    /* After a whole request a FIN means gone, unless the route knows clients that end their request so. */
+    if (x->complete && x->route && x->route->half_close == HALF_CLOSE_KEEP)
+        return;
+    exchange_end(x, OUTCOME_CLIENT_GONE, FATE_KEEP);
+}
+
+/* ---- times ---- */
+
+static void earliest(uint64_t *due, uint64_t from, uint64_t after)
+{
+    if (after && from && (!*due || from + after < *due))
+        *due = from + after;
+}
+
+uint64_t exchange_due(const struct exchange *x)
+{
+    const struct limits *limits = &x->lane->proxy->routing->limits;
+    uint64_t due = x->f.deadline_ns;
+
+    if (x->route && x->state == X_QUEUE)
+        earliest(&due, x->queue_from_ns, x->route->queue.timeout_ns);
+    if (x->route && x->state == X_AWAIT && x->request_sent)
+        earliest(&due, x->sent_ns, x->route->timeouts.first_byte_ns);
+    if (!x->complete && !x->discard && !x->client->conn.paused)
+        earliest(&due, x->client->since_ns, limits->body_read_ns);
+    if (x->state == X_RELAY && x->up) {
+        if (x->up->conn.paused)
+            earliest(&due, x->stall_ns, limits->body_read_ns);
+        else
+            earliest(&due, x->last_rx_ns, x->route->timeouts.between_bytes_ns);
+    }
+    return due;
+}
+
+/* In X_RELAY: the client or the worker stands still. */
+static void relay_timeout(struct exchange *x, uint64_t now)
+{
+    const struct limits *limits = &x->lane->proxy->routing->limits;
+    size_t queued = net_conn_queued(&x->client->conn);
+
+    if (x->up && x->up->conn.paused) {
+        if (!limits->body_read_ns || now < x->stall_ns + limits->body_read_ns) {
+            client_arm(x->client);
+        } else if (queued < x->stall_queued) {
+            x->stall_queued = queued;
+            x->stall_ns = now;
+            client_arm(x->client);
+        } else {
+            /* It took nothing for a whole silence: nobody is there, and an endpoint is held for it. */
+            exchange_end(x, OUTCOME_CLIENT_GONE, FATE_ABORT);
+        }
+        return;
+    }
+    uint64_t silence = x->route->timeouts.between_bytes_ns;
+    if (silence && now >= x->last_rx_ns + silence)
+        exchange_end(x, OUTCOME_TIMEOUT, FATE_ABORT);
+    else
+        client_arm(x->client);
+}
+
+void exchange_timeout(struct exchange *x)
+{
+    const struct limits *limits = &x->lane->proxy->routing->limits;
+    uint64_t now = loop_now(x->lane->loop);
+    bool silent = !x->complete && !x->discard && !x->client->conn.paused && limits->body_read_ns &&
+                  now >= x->client->since_ns + limits->body_read_ns;
+
+    if (x->f.deadline_ns && now >= x->f.deadline_ns) {
+        if (x->state < X_RELAY)
+            exchange_reject(x, REJECT_DEADLINE_EXCEEDED, NULL, absent);
+        else
+            exchange_end(x, OUTCOME_TIMEOUT, FATE_ABORT);
+    } else if (silent) {
+        if (x->state < X_RELAY)
+            exchange_reject(x, REJECT_REQUEST_TIMEOUT, NULL, absent);
+        else
+            exchange_end(x, OUTCOME_CLIENT_GONE, FATE_ABORT);
+    } else if (x->state == X_QUEUE && x->route->queue.timeout_ns &&
+               now >= x->queue_from_ns + x->route->queue.timeout_ns) {
+        exchange_reject(x, REJECT_QUEUE_TIMEOUT, NULL, absent);
+    } else if (x->state == X_AWAIT && x->request_sent && x->route->timeouts.first_byte_ns &&
+               now >= x->sent_ns + x->route->timeouts.first_byte_ns) {
+        exchange_reject(x, REJECT_FIRST_BYTE_TIMEOUT, NULL, absent);
+    } else if (x->state == X_RELAY) {
+        relay_timeout(x, now);
+    } else {
+        client_arm(x->client);
+    }
+}
+
+/* ---- upkeep ---- */
+
+void exchange_sweep(struct lane *l)
+{
+    weir_list_foreach_safe (n, &l->exchanges) {
+        struct exchange *x = container_of(n, struct exchange, node);
+        if (x->reservation.cell && x->state != X_QUEUE)
+            sched_settle(&x->reservation);
+        else if (x->state == X_QUEUE &&
+                 atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0)
+            exchange_reject(x, REJECT_NO_ENDPOINT, NULL, absent);
+    }
+}
+
+void exchange_fini(struct lane *l)
+{
+    weir_list_foreach_safe (n, &l->exchanges)
+        exchange_end(container_of(n, struct exchange, node), OUTCOME_CLIENT_GONE, FATE_ABORT);
+    weir_list_foreach_safe (n, &l->orphans) {
+        struct exchange *x = container_of(n, struct exchange, node);
+        exchange_release(l, &x->reservation);
+        list_del(&x->node);
+        list_add(&l->dead_exchanges, &x->node);
+    }
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file Inside the room: client connection, exchange (one request and its answer), upstream connection, target
+ * (one endpoint generation as one lane knows it). All belong to one lane; the one thing another thread does is to
+ * grant a queued exchange (offer.c). Dead structs are buried and become reusable only after the loop's turn.
+ */
+#ifndef WEIR_PROXY_EXCHANGE_H
+#define WEIR_PROXY_EXCHANGE_H
+
+#include "net/conn.h"
+#include "peek/multipart.h"
+#include "peek/peek.h"
+#include "proxy/lane.h"
+#include "wire/chunked.h"
+
+enum exchange_state {
+    X_NEW,
+    X_PEEK,    /* head accepted; reading the body until the decision can be made */
+    X_QUEUE,   /* waits in its pool */
+    X_CONNECT, /* has an endpoint; resolving or connecting */
+    X_AWAIT,   /* request (being) sent, no final answer yet */
+    X_RELAY,   /* answer begun: nothing can be retried or replaced any more */
+    X_ENDED,
+    X_ORPHAN, /* ended while another thread was granting it; freed by the grant */
+    X_STATES
+};
+
+/** What to do with the client connection after an exchange. */
+enum fate {
+    FATE_KEEP,   /* next request */
+    FATE_LINGER, /* close politely */
+    FATE_ABORT,  /* reset: the answer is cut */
+    FATE_GONE,   /* it is closed already */
+};
+
+/** A connection to one worker. */
+struct upstream {
+    struct net_conn conn;
+    struct list node; /**< in target.idle, or a lane list */
+    struct lane *lane;
+    struct target *target;
+    struct exchange *x; /**< NULL while idle */
+    uint64_t idle_since_ns;
+    struct resolve_query query;
+    bool resolving;
+};
+
+/** An endpoint generation. Lives while the snapshot lists it, or somebody uses it. */
+struct target {
+    struct list node;                 /**< lane.targets */
+    struct cell *cell;                /**< referenced */
+    struct slice id, host, authority; /**< owned, one block */
+    uint16_t port;
+    bool tls;
+    bool literal;
+    struct net_addr addr; /**< when literal */
+    struct list idle;     /**< struct upstream, newest last */
+    unsigned n_idle;
+    unsigned users; /**< upstreams and exchanges that point here */
+};
+
+/** Room for a body being scanned; recycled, because it is only needed until the decision. */
+struct scan {
+    struct list node;
+    bool multipart;
+    union {
+        struct peek json;
+        struct multipart form;
+    };
+};
+
+struct exchange {
+    struct list node; /**< lane.exchanges */
+    struct lane *lane;
+    struct client *client;     /**< NULL once ended */
+    const struct route *route; /**< NULL before it matched */
+    struct pool *pool;
+    struct target *target; /**< while it has an endpoint */
+    struct upstream *up;
+    enum exchange_state state;
+
+    /* request */
+    struct buf head;     /**< as it goes upstream, without Host, framing and the empty line */
+    uint32_t method_len; /**< at the front of head */
+    uint32_t path_at, path_len; /**< in head */
+    uint32_t rid_at, rid_len;   /**< X-Request-Id, in head */
+    struct features f;
+    char version[64], tenant[64], named[PEEK_TEXT_MAX]; /**< what f's slices point to */
+    struct scan *scan;
+    enum http1_framing framing;
+    uint64_t body_left; /**< of Content-Length, not received yet */
+    struct chunked chunked;
+    uint64_t body_seen;            /**< payload bytes received */
+    struct buf body;               /**< payload kept: [body_base, body_base + len) */
+    uint64_t body_base, body_sent; /**< absolute payload offsets */
+    uint64_t charged;              /**< bytes counted in the lane's buffered */
+
+    bool http10 : 1;
+    bool keep_asked : 1; /**< the client allows another request */
+    bool is_head : 1;
+    bool idempotent : 1; /**< by method */
+    bool model_in_header : 1;
+    bool reads_rest : 1; /**< the decision needs the body beyond the model */
+    bool complete : 1;   /**< request received to its end */
+    bool discard : 1;    /**< drop what the client still sends */
+    bool expect : 1;     /**< the client waits for a 100 that nobody sent yet */
+    bool forward_expect : 1;
+    bool head_sent : 1;
+    bool request_sent : 1; /**< to its end */
+    bool up_chunked : 1;   /**< framing towards the worker */
+    bool rsp_started : 1;  /**< any answer byte was received */
+    bool retried_reused : 1, retried_busy : 1, retried_failed : 1;
+    bool fresh_only : 1;  /**< no pooled connection for the next attempt */
+    bool up_reused : 1;   /**< the present attempt runs on one */
+    bool keep : 1;        /**< the client connection goes on after this answer */
+    bool rsp_keep : 1;    /**< the upstream connection may go on */
+    bool rsp_close : 1;   /**< answer delimited by close towards the client */
+    bool rsp_chunked : 1; /**< answer chunked towards the client */
+    bool alias : 1;       /**< the model named in the body is an alias of the pool's */
+    uint8_t connect_failures;
+    uint8_t session_rank; /**< which entry of hash_on gave the session; n_hash_on = none */
+
+    /* decision */
+    struct reservation reservation;
+    struct sched_exclude exclude;
+    struct sched_waiter waiter;
+    struct loop_job grant_job; /**< posted by whoever grants */
+
+    /* answer */
+    uint16_t status;
+    enum rejection rejection;
+    enum http1_framing rsp_framing;
+    uint64_t rsp_left;
+    struct chunked rsp_dechunk;
+    uint64_t rsp_bytes;
+
+    /* times, monotonic; 0 = not yet */
+    uint64_t start_ns, queue_from_ns, queue_ns, sent_ns, first_byte_ns, last_rx_ns;
+    uint64_t stall_ns;   /**< since when the client takes nothing, 0 = it does */
+    size_t stall_queued; /**< bytes it had to take then */
+};
+
+/** A client connection; between requests it holds no buffer. */
+struct client {
+    struct net_conn conn;
+    struct list node;
+    struct lane *lane;
+    struct exchange *x; /**< the request under way */
+    struct net_addr peer;
+    struct loop_timer timer; /**< lazy: at or before the earliest due time */
+    uint64_t since_ns;       /**< start of the present phase: idle, head, body silence */
+    uint32_t scanned;        /**< bytes of an incomplete head known to hold no new line end */
+    bool in_head : 1;        /**< part of a head was received */
+    bool eof : 1;            /**< the client sent FIN */
+};
+
+/* client.c */
+void client_accept(struct lane *l, int fd, const struct net_addr *peer);
+/** The exchange is over: go on, or close. */
+void client_after(struct client *c, enum fate fate);
+/** Have the timer run by the earliest due time of the connection and its exchange. */
+void client_arm(struct client *c);
+void client_close(struct client *c, enum fate fate);
+
+/* route.c */
+/** The fields of a request that mean something to Weir; borrowed from the head, absent when not there. */
+struct request_fields {
+    struct slice content_type, request_id, traceparent, tracestate, model, version, memory, session,
+        priority, tenant, timeout, slo;
+    bool own_hop; /**< X-Weir-Hop names this instance */
+    bool new_trace;
+};
+/** Read the head and render what goes upstream into x->head. @return REJECT_NONE or why not. @param end past the head. */
+enum rejection route_head(struct exchange *x,
+                          const struct http1_head *h,
+                          const char *end,
+                          struct request_fields *f);
+/** Fill the features from headers and route. @param param, detail out: the header that cannot be read. */
+enum rejection route_features(struct exchange *x,
+                              const struct http1_head *h,
+                              const struct request_fields *f,
+                              const char **param,
+                              struct slice *detail);
+/** First route for a path, or NULL. */
+const struct route *route_match(const struct routing *r, struct slice path);
+/** Session key of the body, where it beats what the headers gave. */
+void route_session_from_body(struct exchange *x, const struct peek_found *found);
+/** A well-formed traceparent? (W3C Trace Context) */
+bool route_traceparent_ok(struct slice v);
+/** May it be passed on, echoed and logged as it is? */
+bool route_request_id_ok(struct slice v);
+
+/* body.c */
+/** Start looking at the body. @return false when memory or the buffer budget does not allow it. */
+bool body_begin(struct exchange *x, struct slice content_type) MUST_CHECK;
+/** Take request bytes (framed). @return bytes used, or a negative error: PROTO (bad chunk), RANGE (above limits.body), FULL (buffers). */
+int64_t body_receive(struct exchange *x, const char *p, size_t n) MUST_CHECK;
+/** May the decision be made now? */
+bool body_decidable(const struct exchange *x);
+/** Move what was found into the features. */
+void body_found(struct exchange *x);
+/** Put another model name into the kept body (alias). @return 0, or WEIR_E_NOTFOUND, WEIR_E_NOMEM. */
+int body_rename_model(struct exchange *x, struct slice model) MUST_CHECK;
+/** The decision is made: let the scanner go. */
+void body_scanned(struct exchange *x);
+/** Send upstream what may be sent, after the two slices (head), which may be empty. */
+void body_push(struct exchange *x, struct slice head, struct slice tail);
+void body_pump(struct exchange *x);
+/** Keep the process's count of buffered bytes in step with what this exchange holds. */
+void body_charge(struct exchange *x);
+bool body_replayable(const struct exchange *x);
+void body_free(struct exchange *x);
+
+/* alias.c (pure) */
+/** Byte range of the string value of the top-level key "model", quotes included. @return false when there is none. */
+bool alias_find_json(struct slice body, size_t *from, size_t *to);
+/** Byte range of the value of the form field "model". @param delimiter CR LF -- boundary. */
+bool alias_find_form(struct slice body, struct slice delimiter, size_t *from, size_t *to);
+
+/* exchange.c */
+void exchange_move(struct exchange *x, enum exchange_state to);
+/**
+ * A parsed head: make the exchange of c. It may be over when this returns (c->x is NULL then).
+ * @param end just past the head. @param n bytes that follow it. @return how many of them were used.
+ */
+size_t exchange_begin(struct client *c, const struct http1_head *h, const char *end, size_t n);
+/** Request bytes of the exchange. @return bytes used. */
+size_t exchange_request_data(struct exchange *x, const char *p, size_t n);
+/** The client sent FIN. */
+void exchange_client_eof(struct exchange *x);
+/** Answer with an error of Weir's and end. Before X_RELAY only. @param param may be NULL. */
+void exchange_reject(struct exchange *x,
+                     enum rejection code,
+                     const char *param,
+                     struct slice detail);
+/** The only door out. */
+void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate);
+/** Earliest time at which exchange_timeout() must be called; 0 = none. */
+uint64_t exchange_due(const struct exchange *x);
+void exchange_timeout(struct exchange *x);
+/** Go for an endpoint: pick, queue or refuse. */
+void exchange_decide(struct exchange *x);
+/** The grant of another thread arrived. */
+void exchange_granted(struct loop_job *j);
+/** Drop a reservation and offer the room. */
+void exchange_release(struct lane *l, struct reservation *r);
+void exchange_sweep(struct lane *l);
+/** Free what waits for grants that will not come, once the loops stand still. */
+void exchange_fini(struct lane *l);
+/** Drop the rendered head: nothing will be sent again. */
+void exchange_drop_head(struct exchange *x);
+/** Send head and body on the connected upstream. */
+void exchange_send(struct exchange *x);
+static inline struct slice exchange_method(const struct exchange *x)
+{
+    return slice_of(x->head.p + x->head.from, x->method_len);
+}
+static inline struct slice exchange_request_id(const struct exchange *x)
+{
+    return x->rid_len ? slice_of(x->head.p + x->head.from + x->rid_at, x->rid_len)
+                      : (struct slice){NULL, 0};
+}
+static inline struct slice exchange_path(const struct exchange *x)
+{
+    return x->path_len ? slice_of(x->head.p + x->head.from + x->path_at, x->path_len)
+                       : (struct slice){NULL, 0};
+}
+
+/* attempt.c */
+/** The exchange has a reservation: find its target and a connection. */
+void attempt_start(struct exchange *x);
+/** No connection could be made. */
+void attempt_connect_failed(struct exchange *x, int error);
+/** The connection ended before any answer byte, or with half a head. */
+void attempt_broke(struct exchange *x);
+/** A worker says 429 or 503: go to another one? @return true when the exchange left this upstream. */
+bool attempt_repick(struct exchange *x);
+
+/* upstream.c */
+/** The target of a granted cell; made from the snapshot when new. NULL when the endpoint is gone or memory is short. */
+struct target *upstream_target(struct lane *l, struct cell *cell);
+void upstream_target_put(struct lane *l, struct target *t);
+/** A pooled connection, or NULL. */
+struct upstream *upstream_take(struct exchange *x);
+/** A new one; exchange_send() or attempt_connect_failed() follows, never inside. */
+int upstream_connect(struct exchange *x) MUST_CHECK;
+/** Detach from the exchange: back to the pool, or closed. */
+void upstream_put(struct upstream *u);
+void upstream_drop(struct upstream *u);
+/** Idle connections that are too old, targets that left the fleet. @param all true: everything idle. */
+void upstream_sweep(struct lane *l, bool all);
+void upstream_fini(struct lane *l);
+
+/* relay.c */
+/** Bytes of the worker. @return bytes used. */
+size_t relay_data(struct exchange *x, const char *p, size_t n);
+/** Slow the worker down when the client is slow; after anything was sent to the client. */
+void relay_throttle(struct exchange *x);
+/** The worker's FIN or death, in X_AWAIT or X_RELAY. */
+void relay_end_of_stream(struct exchange *x, bool clean);
+
+/* offer.c */
+/** Endpoint `cell` may have room: offer it to pools with waiters, in rotation. */
+void offer_cell(struct asker *a, const struct cell *cell);
+/** Offer to every pool with waiters (its members changed). */
+void offer_all(struct asker *a);
+/** Offer to one pool: somebody just queued there. */
+void offer_pool(struct asker *a, struct pool *p);
+
+/* own.c */
+/** Weir's own paths. @return true when the request was answered (the exchange is over). */
+bool own_answer(struct exchange *x, const struct http1_head *h);
+
+/* error.c */
+unsigned error_status(enum rejection code);
+const char *error_code(enum rejection code);
+/** How metrics count it. */
+enum proxy_outcome error_outcome(enum rejection code);
+struct error_answer {
+    enum rejection code;
+    unsigned status;     /**< 0: the code's own */
+    const char *message; /**< NULL: the code's own */
+    const char *param;   /**< NULL: null */
+    struct slice detail; /**< appended to the message in backquotes; absent: nothing */
+    struct slice request_id;
+    bool close, head_only;
+};
+/** A whole answer into out. */
+void error_write(struct buf *out, const struct error_answer *e);
+
+/* access_log.c */
+void access_log_add(struct exchange *x, enum proxy_outcome outcome);
+
+#endif /* WEIR_PROXY_EXCHANGE_H */

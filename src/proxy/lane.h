@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file Inside the room: the proxy as a whole, one lane per data loop, and the pools they share.
+ * A lane belongs to its loop's thread. What other threads read of it is atomic and written by that thread alone.
+ */
+#ifndef WEIR_PROXY_LANE_H
+#define WEIR_PROXY_LANE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/prng.h"
+#include "loop/alloc.h"
+#include "net/listener.h"
+#include "net/resolve.h"
+#include "proxy/proxy.h"
+#include "proxy/retry.h"
+#include "proxy/stats_t.h"
+#include "sched/pool.h"
+#include "wire/http1.h"
+
+enum {
+    LANE_SPARE_BUFS = 64,     /* recycled buffers kept per lane */
+    LANE_SPARE_BYTES = 65536, /* larger ones are freed */
+    LANE_FREE_MAX = 1024,     /* recycled structs kept per kind */
+    POOLS_MAX = 16384,
+    UPSTREAM_IDLE_MAX = 64,       /* idle connections per endpoint and lane */
+    UPSTREAM_HEAD_MAX = 65536,    /* bytes of a worker's response head */
+    REPLAY_MAX = 1 << 20,         /* body bytes kept for a retry */
+    HIGH_WATER = 256 * 1024,      /* queued bytes above which the source is paused */
+    HIGH_WATER_TIGHT = 16 * 1024, /* the same once the process is over its buffer budget */
+};
+#define SWEEP_NS (250 * NS_PER_MS)
+/* Below uvicorn's keep-alive of 5 s by more than one sweep, so the worker is never the first to close. */
+#define UPSTREAM_IDLE_NS (4 * NS_PER_S)
+
+/** Whoever asks the scheduler: a lane, or the control thread. */
+struct asker {
+    struct proxy *proxy;
+    struct sched_scratch scratch;
+    struct prng prng;
+    _Atomic(const struct snapshot *)
+        pool_hazard;             /**< protects the snapshot used under a pool's lock */
+    const struct snapshot *snap; /**< of this turn; NULL for the control thread */
+};
+
+/** One model on one route. Never freed before the proxy; model and route never change. */
+struct pool {
+    pthread_mutex_t lock; /**< around every sched_pool_* call, and nothing else */
+    struct sched_pool *sched;
+    const struct route *route;
+    struct slice model; /**< owned text */
+    uint64_t kv_bytes_per_token;
+    uint32_t series;              /**< index of its counters */
+    bool listed;                  /**< in proxy.waiting; under lock */
+    bool usable;                  /**< the last refresh worked; under lock */
+    uint64_t seq;                 /**< snapshot its members are from; under lock */
+    struct list node;             /**< under proxy.waiting_lock */
+    atomic_uint waiting, members; /**< for metrics and early refusals */
+};
+
+struct lane {
+    struct proxy *proxy;
+    struct loop *loop;
+    unsigned index;
+    struct asker asker;
+    _Atomic(const struct snapshot *) hazard; /**< the snapshot of this turn; NULL while waiting */
+    struct lane_listener {
+        struct net_listener net;
+        struct lane *lane;
+    } listeners[PROXY_LISTENERS_MAX];
+    struct resolver *resolver;
+    struct map *pools;     /**< per route: model -> struct pool, this lane's view of proxy.pools */
+    struct map aliases;    /**< alias -> struct model_config */
+    struct list clients;   /**< open connections */
+    struct list exchanges; /**< under way */
+    struct list orphans;   /**< ended, grant still under way */
+    struct list targets;   /**< endpoints this lane has talked to */
+    struct target **by_slot; /**< newest target of each slot */
+    uint32_t n_slots;
+    uint64_t swept_seq; /**< snapshot the targets were last compared with */
+    struct list dead_clients, dead_exchanges,
+        dead_upstreams; /**< buried this turn, reusable after it */
+    struct list free_clients, free_exchanges, free_upstreams;
+    unsigned n_free_clients, n_free_exchanges, n_free_upstreams;
+    struct buf spare[LANE_SPARE_BUFS];
+    unsigned n_spare;
+    struct list scans;      /**< recycled body scanners */
+    struct buf out;         /**< a head or answer under construction */
+    struct http1_head head; /**< the head being handled; valid inside one callback */
+    struct loop_timer sweep;
+    struct retry_budget retry;
+    struct lane_stats stats;
+    struct buf log;     /**< access log lines not written yet */
+    uint32_t decisions; /**< for sampling their duration */
+    struct loop_job drain_job;
+    bool draining, drained;
+    uint64_t drain_deadline_ns;
+};
+
+struct proxy {
+    const struct mem *mem;
+    const struct routing *routing;
+    struct loop *control;
+    struct net_addr listen[PROXY_LISTENERS_MAX];
+    unsigned n_listen;
+    char hop_id[PROXY_HOP_ID_MAX];
+    struct slice hop;
+    int access_fd;
+    uint32_t connections_max; /**< per lane */
+    _Atomic(const struct snapshot *) snapshot;
+    struct asker control_asker;
+
+    pthread_mutex_t pools_lock; /**< the two tables below */
+    struct map *pools;          /**< per route: model -> struct pool */
+    struct pool **pool_list;
+    uint32_t n_pools; /**< also read without the lock, by acquire */
+    _Atomic uint32_t n_pools_seen;
+
+    pthread_mutex_t waiting_lock; /**< the list of pools with waiters, in rotation */
+    struct list waiting;
+    atomic_uint n_waiting;
+
+    atomic_uint lanes_draining;
+    struct loop_job drained_job;
+    void (*drained)(void *ctx);
+    void *drained_ctx;
+
+    bool *reads_body;   /**< per route: its policy looks into the body beyond the model */
+    bool *uses_session; /**< per route: its policy picks by session */
+    bool closing;       /**< proxy_free() is at work: grant nothing */
+    unsigned n_lanes;
+    struct lane *lanes;
+};
+
+/* proxy.c */
+/** Buffers without malloc in the steady state: take an empty one with memory, give it back when its content is done. */
+void lane_buf_take(struct lane *l, struct buf *b, size_t max);
+void lane_buf_give(struct lane *l, struct buf *b);
+/** Bytes of request bodies and unsent answers held, all lanes. */
+uint64_t proxy_buffered(const struct proxy *p);
+static inline bool proxy_over_budget(const struct proxy *p)
+{
+    uint64_t max = p->routing->limits.buffer_bytes;
+    return max && proxy_buffered(p) > max;
+}
+
+/* pools.c */
+/** The pool of a known model; NULL with *why when there is none and none may be made. */
+struct pool *
+pool_get(struct lane *l, const struct route *r, struct slice model, enum rejection *why);
+/** Lock it, with its members as new as the published snapshot. @return false (not locked) without memory or snapshot. */
+bool pool_enter(struct asker *a, struct pool *p) MUST_CHECK;
+/** Unlock; also keeps the list of pools with waiters. */
+void pool_leave(struct asker *a, struct pool *p);
+void pools_free(struct proxy *p);
+
+/* access_log.c */
+void access_log_flush(struct lane *l);
+
+#endif /* WEIR_PROXY_LANE_H */

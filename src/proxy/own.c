@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weir's own paths on the data port: health, readiness and the list of models. Nothing administrative lives here.
+ */
+#include "proxy/exchange.h"
+
+/* Any instant will do for "created": clients only want an integer, and the same one each time. */
+#define CREATED "1700000000"
+
+static void put_model(struct buf *out, struct slice id)
+{
+    buf_put_str(out, "{\"id\":");
+    buf_put_json(out, id);
+    buf_put_str(out, ",\"object\":\"model\",\"created\":" CREATED ",\"owned_by\":\"weir\"}");
+}
+
+static bool live(const struct snapshot *s, struct slice id)
+{
+    const struct snapshot_model *m = s ? model_find(s, id) : NULL;
+
+    return m && m->n_members > 0;
+}
+
+/* The next name after `after` in byte order: live models and the aliases of live ones, without duplicates. */
+static struct slice next_name(const struct lane *l, struct slice after)
+{
+    const struct snapshot *s = l->asker.snap;
+    struct slice best = {NULL, 0};
+
+    for (uint32_t i = 0; s && i < s->n_models && !best.p; i++)
+        if (s->models[i].n_members && (!after.p || slice_cmp(s->models[i].id, after) > 0))
+            best = s->models[i].id;
+    map_foreach(e, &l->aliases)
+    {
+        const struct model_config *m = e->value;
+        if ((!after.p || slice_cmp(e->key, after) > 0) &&
+            (!best.p || slice_cmp(e->key, best) < 0) && live(s, m->id))
+            best = e->key;
+    }
+    return best;
+}
+
+static void put_models(struct buf *out, const struct lane *l)
+{
+    struct slice name = next_name(l, (struct slice){NULL, 0});
+
+    buf_put_str(out, "{\"object\":\"list\",\"data\":[");
+    for (bool first = true; name.p; first = false) {
+        if (!first)
+            buf_put_char(out, ',');
+        put_model(out, name);
+        name = next_name(l, name);
+    }
+    buf_put_str(out, "]}");
+}
+
+/* At least one endpoint that a request could be sent to. */
+static bool ready(const struct lane *l)
+{
+    const struct snapshot *s = l->asker.snap;
+
+    if (l->draining)
+        return false;
+    for (uint32_t i = 0; s && i < s->n_members; i++) {
+        const struct endpoint *e = s->members[i].endpoint;
+        if (e->enabled && e->registry_healthy && !e->draining && e->weight > 0 &&
+            atomic_load_explicit(&s->members[i].cell->health, memory_order_relaxed) != HEALTH_DOWN)
+            return true;
+    }
+    return false;
+}
+
+static void answer(struct exchange *x, unsigned status, struct slice body)
+{
+    struct lane *l = x->lane;
+    struct buf head;
+    char text[512];
+    bool keep = x->keep_asked && x->complete && !l->draining && !x->client->eof;
+
+    head = (struct buf){.p = text, .cap = sizeof(text), .max = sizeof(text)};
+    buf_put_str(&head, "HTTP/1.1 ");
+    buf_put_u64(&head, status);
+    buf_put_char(&head, ' ');
+    buf_put_str(&head, wire_http1_reason(status));
+    buf_put_str(&head, "\r\nContent-Type: application/json\r\nX-Request-Id: ");
+    buf_put_slice(&head, exchange_request_id(x));
+    buf_put_str(&head,
+                status == 503 ? "\r\nRetry-After: 1\r\nContent-Length: " : "\r\nContent-Length: ");
+    buf_put_u64(&head, body.n);
+    if (!keep)
+        buf_put_str(&head, "\r\nConnection: close");
+    else if (x->http10)
+        buf_put_str(&head, "\r\nConnection: keep-alive");
+    buf_put_str(&head, "\r\n\r\n");
+    struct iovec v[2] = {{head.p, buf_len(&head)},
+                         {(void *)(uintptr_t)body.p, x->is_head ? 0 : body.n}};
+    (void)net_conn_send(&x->client->conn, v, 2);
+    x->status = (uint16_t)status;
+    exchange_end(x, status < 400 ? OUTCOME_OK : OUTCOME_REJECTED, keep ? FATE_KEEP : FATE_LINGER);
+}
+
+bool own_answer(struct exchange *x, const struct http1_head *h)
+{
+    static const struct slice one_model = SLICE("/v1/models/");
+    struct slice path = exchange_path(x);
+    struct buf *out = &x->lane->out;
+
+    if (!x->is_head && !slice_eq(h->method, SLICE("GET")))
+        return false;
+    if (slice_eq(path, SLICE("/health")) || slice_eq(path, SLICE("/liveness"))) {
+        answer(x, 200, SLICE("{\"status\":\"ok\"}"));
+    } else if (slice_eq(path, SLICE("/readiness"))) {
+        bool ok = ready(x->lane);
+        answer(x, ok ? 200 : 503,
+               ok ? SLICE("{\"status\":\"ready\"}") : SLICE("{\"status\":\"not ready\"}"));
+    } else if (slice_eq(path, SLICE("/v1/models"))) {
+        buf_clear(out);
+        put_models(out, x->lane);
+        if (out->err)
+            exchange_reject(x, REJECT_OVERLOADED, NULL, (struct slice){NULL, 0});
+        else
+            answer(x, 200, buf_slice(out));
+    } else if (slice_starts(path, one_model)) {
+        struct slice id = slice_from(path, one_model.n);
+        const struct model_config *alias = map_get(&x->lane->aliases, id);
+        if (live(x->lane->asker.snap, id) || (alias && live(x->lane->asker.snap, alias->id))) {
+            buf_clear(out);
+            put_model(out, id);
+            answer(x, 200, buf_slice(out));
+        } else {
+            exchange_reject(x, REJECT_MODEL_NOT_FOUND, "model", id);
+        }
+    } else {
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file The data plane: listeners on N loops, HTTP/1.1 exchanges, upstream pools, retries, queueing, relay.
+ *
+ * Life: proxy_new(), proxy_publish(), proxy_start(), then the loops are run in threads; proxy_drain(), loops stopped
+ * and joined, proxy_free(). Each function says on which thread it belongs; "control" is the thread that also owns the
+ * fleet table.
+ */
+#ifndef WEIR_PROXY_PROXY_H
+#define WEIR_PROXY_PROXY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "loop/loop.h"
+#include "model/route_t.h"
+#include "model/snapshot_t.h"
+#include "net/addr.h"
+
+struct proxy;
+
+enum { PROXY_LISTENERS_MAX = 16, PROXY_LOOPS_MAX = 64, PROXY_HOP_ID_MAX = 64 };
+
+struct proxy_options {
+    struct loop *control; /**< where drain's callback runs; borrowed */
+    struct loop **loops;  /**< the data loops, 1 .. PROXY_LOOPS_MAX, not running yet; borrowed */
+    unsigned n_loops;
+    const struct net_addr *listen; /**< addresses to bind, one socket per loop each; copied */
+    unsigned n_listen;
+    const struct routing *routing; /**< borrowed; must outlive the proxy */
+    struct slice hop_id; /**< names this instance in X-Weir-Hop; token characters; copied */
+    int access_fd;       /**< access log, one JSON line a request; -1 = none; not owned */
+};
+
+/** Build everything, bind nothing. WEIR_E_INVALID for options out of range, WEIR_E_NOMEM. Thread: control. */
+int proxy_new(const struct proxy_options *o, struct proxy **out) MUST_CHECK;
+
+/**
+ * Bind and listen. Call it before the loops run.
+ * @param bound out: n_listen addresses with their ports. @return 0, WEIR_E_IO (errno set), WEIR_E_NOMEM. Thread: control.
+ */
+int proxy_start(struct proxy *p, struct net_addr *bound) MUST_CHECK;
+
+/**
+ * Use this snapshot from now on; offers capacity to waiters of pools whose members changed.
+ * It must live while proxy_snapshot_in_use() says so, and at least until the next one is published. Thread: control.
+ */
+void proxy_publish(struct proxy *p, const struct snapshot *s);
+
+/** For fleet_reclaim(): may a loop still look at it? @param proxy a struct proxy. Thread: control. */
+bool proxy_snapshot_in_use(void *proxy, const struct snapshot *s);
+
+/** This endpoint may have room now (fresher sample, health change, raised limit): grant to waiters. Thread: control. */
+void proxy_offer(struct proxy *p, struct cell *cell);
+
+/**
+ * Stop listening, answer what is under way and what still comes on open connections with "Connection: close".
+ * Connections left at the deadline are reset, so that nobody takes a cut answer for a whole one.
+ * @param done called once on the control loop, when no connection is left. Thread: control.
+ */
+void proxy_drain(struct proxy *p, uint64_t deadline_ns, void (*done)(void *ctx), void *ctx);
+
+/** Reset what is open and free all. The loops must not run any more. Thread: control. */
+void proxy_free(struct proxy *p);
+
+#endif /* WEIR_PROXY_PROXY_H */

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/num.h"
+#include "proxy/lane.h"
+
+const char *const proxy_outcome_names[OUTCOME_COUNT] = {
+#define OUTCOME_NAME(name, text) text,
+    PROXY_OUTCOMES(OUTCOME_NAME)
+#undef OUTCOME_NAME
+};
+const char *const proxy_retry_names[RETRY_COUNT] = {
+#define RETRY_NAME(name, text) text,
+    PROXY_RETRIES(RETRY_NAME)
+#undef RETRY_NAME
+};
+
+const double proxy_bounds[PROXY_BOUNDS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                           0.25,  0.5,    1,     2.5,  5,     10,   20,
+                                           30,    60,     120,   300,  600,   1200};
+const double proxy_decision_bounds[PROXY_BOUNDS] = {
+    0.0000005, 0.000001, 0.0000015, 0.000002, 0.000003, 0.000005, 0.000007,
+    0.00001,   0.000015, 0.00002,   0.00003,  0.00005,  0.00007,  0.0001,
+    0.00015,   0.0002,   0.0005,    0.001,    0.005,    0.01};
+
+void stats_hist_add(struct stat_hist *h, const double *bounds, uint64_t ns)
+{
+    double s = (double)ns / 1e9;
+    unsigned at = 0;
+
+    while (at < PROXY_BOUNDS && s > bounds[at])
+        at++;
+    stat_add(&h->counts[at], 1);
+    stat_add(&h->sum_ns, ns);
+}
+
+struct stat_series *stats_series(struct lane_stats *s, uint32_t index)
+{
+    uint32_t block = index / SERIES_BLOCK;
+
+    BUG_ON(block >= SERIES_BLOCKS);
+    struct stat_series *b = atomic_load_explicit(&s->blocks[block], memory_order_relaxed);
+    if (!b) {
+        b = mem_array(loop_mem(), SERIES_BLOCK, sizeof(*b));
+        if (!b)
+            return NULL;
+        atomic_store_explicit(&s->blocks[block], b, memory_order_release);
+    }
+    return &b[index % SERIES_BLOCK];
+}
+
+void stats_fini(struct lane_stats *s)
+{
+    for (unsigned i = 0; i < SERIES_BLOCKS; i++)
+        mem_free(loop_mem(), atomic_load_explicit(&s->blocks[i], memory_order_relaxed));
+}
+
+static void add_hist(struct proxy_hist *to, const struct stat_hist *h)
+{
+    for (unsigned i = 0; i <= PROXY_BOUNDS; i++)
+        to->counts[i] += stat_get(&h->counts[i]);
+    to->sum_ns += stat_get(&h->sum_ns);
+}
+
+static void add_lane(struct proxy_stats *out, const struct lane_stats *s)
+{
+    for (unsigned i = 0; i < REJECT_COUNT; i++)
+        out->rejections[i] += stat_get(&s->rejections[i]);
+    for (unsigned i = 0; i < RETRY_COUNT; i++)
+        out->retries[i] += stat_get(&s->retries[i]);
+    add_hist(&out->duration, &s->duration);
+    add_hist(&out->first_byte, &s->first_byte);
+    add_hist(&out->queue, &s->queue);
+    add_hist(&out->decision, &s->decision);
+    out->connections += stat_get(&s->connections);
+    out->connections_refused += stat_get(&s->refused);
+    out->active += stat_get(&s->active);
+    out->buffered_bytes += stat_get(&s->buffered);
+    out->upstream_connections += stat_get(&s->upstreams);
+}
+
+static void add_series(struct proxy_series *to, const struct lane_stats *s, uint32_t index)
+{
+    const struct stat_series *b =
+        atomic_load_explicit(&s->blocks[index / SERIES_BLOCK], memory_order_acquire);
+
+    if (!b)
+        return;
+    b += index % SERIES_BLOCK;
+    for (unsigned i = 0; i < OUTCOME_COUNT; i++)
+        to->requests[i] += stat_get(&b->requests[i]);
+    add_hist(&to->compute, &b->compute);
+    to->picks += stat_get(&b->picks);
+    to->fit_sum += stat_get(&b->fit_sum);
+    to->offered_sum += stat_get(&b->offered_sum);
+}
+
+int proxy_stats_read(struct proxy *p, const struct mem *mem, struct proxy_stats *out)
+{
+    uint32_t n_pools = atomic_load_explicit(&p->n_pools_seen, memory_order_acquire);
+    uint32_t n = 1 + p->routing->n_routes + n_pools;
+
+    *out = (struct proxy_stats){0};
+    out->series = mem_array(mem, n, sizeof(*out->series));
+    if (!out->series)
+        return WEIR_E_NOMEM;
+    out->n_series = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct proxy_series *s = &out->series[i];
+        s->model = SLICE("other");
+        s->route = SLICE("none");
+        if (i > p->routing->n_routes) {
+            struct pool *pool = p->pool_list[i - 1 - p->routing->n_routes];
+            s->model = pool->model;
+            s->route = pool->route->path;
+            s->waiting = atomic_load_explicit(&pool->waiting, memory_order_relaxed);
+            s->members = atomic_load_explicit(&pool->members, memory_order_relaxed);
+        } else if (i > 0) {
+            s->route = p->routing->routes[i - 1].path;
+        }
+    }
+    for (unsigned l = 0; l < p->n_lanes; l++) {
+        add_lane(out, &p->lanes[l].stats);
+        for (uint32_t i = 0; i < n; i++)
+            add_series(&out->series[i], &p->lanes[l].stats, i);
+    }
+    return 0;
+}
+
+void proxy_stats_fini(struct proxy_stats *s, const struct mem *mem)
+{
+    mem_free(mem, s->series);
+    *s = (struct proxy_stats){0};
+}

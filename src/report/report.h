@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file Registers one endpoint at a Weir registry, keeps its lease, and reports its load. One thread, one loop.
+ *
+ * Register at once, renew every third of the TTL, report every interval from the first registration on. An answer 404
+ * means the registry lost us: register again. Failures are retried after 0.2 s .. 5 s, doubling, with jitter; they are
+ * logged when they begin and when they end. Reports do not pile up: while one is under way the next is left out.
+ * At the end renewals and reports stop first, then the endpoint is deregistered.
+ */
+#ifndef WEIR_REPORT_REPORT_H
+#define WEIR_REPORT_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loop/loop.h"
+#include "model/update_t.h"
+#include "net/fetch.h"
+
+struct reporter;
+
+struct report_options {
+    const char *registry_url; /**< "http://host:8848"; copied */
+    const char *bearer;       /**< token, NULL = none; copied */
+    const struct instance
+        *instance;   /**< borrowed until report_free(); its epoch is where this reporter starts */
+    uint64_t ttl_ns; /**< of the lease */
+    uint64_t interval_ns; /**< between load reports; 0 = none are sent */
+    uint64_t seed;        /**< for jitter */
+    /** Fill the sample's values and known bits; epoch and seq are set afterwards. */
+    void (*fill)(void *ctx, struct sample *s);
+    /** The registry has it for the first time. May be NULL. */
+    void (*on_registered)(void *ctx);
+    /** report_stop() is through: deregistered, or given up after 2 s. Not called inside report_stop(). May free the reporter. */
+    void (*on_stopped)(void *ctx);
+    void *ctx;
+};
+
+struct report_stats {
+    uint64_t registrations; /**< that succeeded */
+    uint64_t renewals;
+    uint64_t reports;
+    uint64_t failures; /**< of any kind */
+    bool registered;
+};
+
+/** Starts at once. @return 0, WEIR_E_NOMEM, WEIR_E_INVALID (URL, TTL). */
+int report_new(struct loop *loop,
+               struct fetcher *fetcher,
+               const struct report_options *o,
+               struct reporter **out) MUST_CHECK;
+/** Deregister; on_stopped follows. */
+void report_stop(struct reporter *r);
+/** Drop everything at once, without a word to the registry. */
+void report_free(struct reporter *r);
+void report_read_stats(const struct reporter *r, struct report_stats *out);
+
+#endif /* WEIR_REPORT_REPORT_H */

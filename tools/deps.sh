@@ -1,0 +1,132 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Install what is missing on a bare Debian 12; do nothing, and need no root, when all is there.
+# usage: tools/deps.sh build|test|bench...
+#
+# A line of a set is PACKAGE or PACKAGE@PROBE: without a probe the package itself is asked for, with one any
+# command of that name will do (a Node.js from another source brings its own npm, for instance).
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+tools=$root/build/tools
+say() { echo "deps: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+set_build="gcc@gcc libc6-dev meson@meson ninja-build@ninja pkg-config@pkg-config curl@curl
+libyaml-dev libjansson-dev libxxhash-dev libc-ares-dev libcurl4-openssl-dev libssl-dev"
+set_test="libcmocka-dev python3@python3 python3-venv@python3.venv nodejs@node npm@npm shellcheck@shellcheck"
+set_bench="python3@python3 haproxy@haproxy nginx-light@nginx"
+
+has() { # PACKAGE[@PROBE]
+	case $1 in
+	*@python3.venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
+	*@nginx | *@haproxy) command -v "${1#*@}" >/dev/null || [ -x "/usr/sbin/${1#*@}" ] ;;
+	*@*) command -v "${1#*@}" >/dev/null ;;
+	*) dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed ;;
+	esac
+}
+
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	else
+		sudo "$@"
+	fi
+}
+
+apt_get() {
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" </dev/null >&2
+}
+
+# Packages such as haproxy start a service on install; nobody asked for one. policy-rc.d is Debian's own way
+# to say no; one that stands already is somebody's decision and is left alone.
+forbid_services() {
+	policy=/usr/sbin/policy-rc.d
+	[ -e $policy ] && return 0
+	trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null
+	as_root chmod 755 $policy
+}
+
+install_missing() { # PACKAGE[@PROBE]...
+	missing=
+	for p in "$@"; do
+		has "$p" || missing="$missing ${p%@*}"
+	done
+	[ -n "$missing" ] || return 0
+	command -v apt-get >/dev/null || die "missing:$missing; apt-get is not here, install them by hand"
+	[ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null ||
+		die "missing:$missing; run as root, or install sudo, or install them by hand"
+	say "installing$missing"
+	forbid_services
+	# The list is split on purpose. Old or absent package lists are refreshed once.
+	# shellcheck disable=SC2086
+	apt_get install -y --no-install-recommends $missing 2>/dev/null || {
+		say "refreshing the package lists"
+		apt_get update
+		apt_get install -y --no-install-recommends $missing
+	} || die "apt-get could not install:$missing"
+}
+
+# promtool alone, out of its package: the package itself would bring a server, a user and a service.
+fetch_promtool() {
+	command -v promtool >/dev/null && return 0
+	[ -x "$tools/usr/bin/promtool" ] && return 0
+	say "unpacking promtool into build/tools"
+	mkdir -p "$tools"
+	(
+		cd "$tools"
+		apt-get -qq download prometheus 2>/dev/null || { apt_get update && apt-get -qq download prometheus; }
+		dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xf - ./usr/bin/promtool
+		rm -f prometheus_*.deb
+	) >&2 || die "cannot get promtool from the Debian package prometheus"
+}
+
+# stamped FOLDER FILE...: true when FOLDER was made from exactly these files.
+stamped() {
+	dir=$1
+	shift
+	[ -f "$dir/.made-from" ] && [ "$(cat "$@" | cksum)" = "$(cat "$dir/.made-from")" ]
+}
+
+make_venv() {
+	stamped "$root/build/venv" "$root/tests/e2e/requirements.txt" && return 0
+	say "Python packages into build/venv"
+	rm -rf "$root/build/venv"
+	mkdir -p "$root/build"
+	python3 -m venv "$root/build/venv" >&2
+	"$root/build/venv/bin/pip" install --quiet --no-input --disable-pip-version-check \
+		-r "$root/tests/e2e/requirements.txt" </dev/null >&2 || die "pip could not install tests/e2e/requirements.txt"
+	cksum <"$root/tests/e2e/requirements.txt" >"$root/build/venv/.made-from"
+}
+
+make_node_modules() {
+	js=$root/tests/e2e/js
+	stamped "$root/build/npm" "$js/package.json" "$js/package-lock.json" && return 0
+	say "npm packages into build/npm"
+	rm -rf "$root/build/npm"
+	mkdir -p "$root/build/npm"
+	cp "$js/package.json" "$js/package-lock.json" "$root/build/npm/"
+	(cd "$root/build/npm" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error </dev/null >&2) ||
+		die "npm could not install tests/e2e/js/package-lock.json"
+	cat "$js/package.json" "$js/package-lock.json" | cksum >"$root/build/npm/.made-from"
+}
+
+[ $# -gt 0 ] || die "usage: tools/deps.sh build|test|bench..."
+for set in "$@"; do
+	# The sets are split on purpose.
+	# shellcheck disable=SC2086
+	case $set in
+	build) install_missing $set_build ;;
+	bench) install_missing $set_bench ;;
+	test)
+		install_missing $set_test
+		fetch_promtool
+		make_venv
+		make_node_modules
+		;;
+	*) die "no set is called $set; there are build, test and bench" ;;
+	esac
+done
