@@ -8,7 +8,7 @@
  * served (exchange_decide()); who releases lowers the ledger and then looks at waiting_pools. Both are sequentially
  * consistent, so one of the two sees the other.
  */
-#include "proxy/exchange.h"
+#include "proxy/decision_log.h"
 
 /* More grants than this from one offer mean a sample opened a wide gap; the next sample goes on. */
 enum { GRANTS_MAX = 256 };
@@ -38,12 +38,16 @@ offer_to(struct asker *a, struct pool *pool, bool any, uint32_t slot, uint32_t g
 
     if (!pool_enter(a, pool))
         return false;
+    decision_arm(a, false);
     if (any || sched_pool_has(pool->sched, slot, generation))
         w = sched_pool_offer(pool->sched, loop_clock(), prng_next(&a->prng), &a->scratch, &chosen);
     pool_leave(a, pool);
-    if (!w)
+    if (!w) {
+        decision_disarm(a);
         return false;
+    }
     struct exchange *x = container_of(w, struct exchange, waiter);
+    decision_grant(a, x);
     loop_post(x->lane->loop, &x->grant_job);
     return true;
 }
