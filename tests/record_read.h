@@ -159,11 +159,6 @@ static inline void rr_row(struct read_record *r, const json_t *o, struct sched_r
 
 static inline void rr_decision(struct read_record *r, const json_t *o)
 {
-    static const char *const codes[REJECT_COUNT] = {
-#define CODE(name, code, status, type) [REJECT_##name] = code,
-        WEIR_REJECTIONS(CODE)
-#undef CODE
-    };
     const json_t *row = rr_get(r, o, "row");
     const json_t *rejection = rr_get(r, o, "rejection");
 
@@ -172,7 +167,7 @@ static inline void rr_decision(struct read_record *r, const json_t *o)
     r->logged.fit = (uint32_t)rr_number(o, "fit");
     r->logged.rejection = REJECT_NONE;
     for (unsigned i = 1; json_is_string(rejection) && i < REJECT_COUNT; i++)
-        if (slice_eq(slice_str(codes[i]), rr_text(rejection)))
+        if (slice_eq(slice_str(sched_rejection_code((enum rejection)i)), rr_text(rejection)))
             r->logged.rejection = (enum rejection)i;
     if (json_is_string(rejection) && !r->logged.rejection)
         r->wrong = "rejection";

@@ -274,6 +274,43 @@ static int decide(struct proxy *p, struct asking *a, struct sched_record *record
     return 0;
 }
 
+static bool in_record(const struct sched_record *r, const struct endpoint *e)
+{
+    uint32_t from = 0;
+    uint32_t to = r->captured ? r->n : 0;
+
+    while (from < to) {
+        uint32_t mid = from + (to - from) / 2;
+        if (r->rows[mid].slot < e->slot)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return r->captured && from < r->n && r->rows[from].slot == e->slot &&
+           r->rows[from].generation == e->generation;
+}
+
+/* Those that did not even come into the pool: they have other models, or are switched off. */
+static void
+put_elsewhere(const struct asking *a, const struct sched_record *record, struct buf *out)
+{
+    const struct snapshot *s = a->lane.asker.snap;
+    bool any = false;
+
+    buf_put_str(out, ",\"elsewhere\":[");
+    for (uint32_t i = 0; s && a->x.f.model.n && i < s->n_members; i++) {
+        const struct endpoint *e = s->members[i].endpoint;
+        if (in_record(record, e))
+            continue;
+        buf_put_str(out, any ? ",{\"endpoint\":" : "{\"endpoint\":");
+        buf_put_json(out, e->id);
+        buf_put_str(out, e->enabled ? ",\"rule\":\"model\",\"why\":\"does not have this model\"}"
+                                    : ",\"rule\":\"usable\",\"why\":\"disabled\"}");
+        any = true;
+    }
+    buf_put_str(out, "]}");
+}
+
 static void put_answer(const struct asking *a, const struct sched_record *record, struct buf *out)
 {
     enum rejection why = a->no.why;
@@ -286,7 +323,7 @@ static void put_answer(const struct asking *a, const struct sched_record *record
     buf_put_char(out, ',');
     if (record->captured) {
         (void)sched_record_explain(out, record);
-        buf_put_char(out, '}');
+        put_elsewhere(a, record, out);
         return;
     }
     buf_put_str(out, "\"chosen\":null,\"rejection\":");
@@ -299,7 +336,8 @@ static void put_answer(const struct asking *a, const struct sched_record *record
         buf_put_str(out, ",\"value\":");
         buf_put_json(out, slice_of(a->no.detail.p, MIN(a->no.detail.n, (size_t)256)));
     }
-    buf_put_str(out, ",\"waits\":false,\"fit\":0,\"endpoints\":[]}");
+    buf_put_str(out, ",\"waits\":false,\"fit\":0,\"endpoints\":[]");
+    put_elsewhere(a, record, out);
 }
 
 int proxy_explain(struct proxy *p, const struct proxy_question *q, struct buf *out)

@@ -107,6 +107,9 @@ static inline bool sched_record_whole(const struct sched_record *r)
     return r->captured && r->n == r->members;
 }
 
+/** How a rejection is called; NULL for REJECT_NONE. */
+const char *sched_rejection_code(enum rejection r);
+
 /** Members of a JSON object (without braces) that hold the decision and all it was made from. */
 int sched_record_put(struct buf *out, const struct sched_record *r);
 

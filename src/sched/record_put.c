@@ -180,7 +180,7 @@ static void put_row(struct buf *out, const struct sched_record *r, uint32_t i)
     buf_put_char(out, '}');
 }
 
-static void put_rejection(struct buf *out, const struct sched_record *r)
+const char *sched_rejection_code(enum rejection r)
 {
     static const char *const codes[REJECT_COUNT] = {
 #define CODE(name, code, status, type) [REJECT_##name] = code,
@@ -188,8 +188,13 @@ static void put_rejection(struct buf *out, const struct sched_record *r)
 #undef CODE
     };
 
+    return codes[r];
+}
+
+static void put_rejection(struct buf *out, const struct sched_record *r)
+{
     buf_put_char(out, ',');
-    put_text(out, "rejection", slice_str(codes[r->decision.rejection]));
+    put_text(out, "rejection", slice_str(sched_rejection_code(r->decision.rejection)));
 }
 
 static struct slice chosen_id(const struct sched_record *r)

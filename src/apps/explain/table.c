@@ -42,7 +42,7 @@ static void put_number(char *cell, const json_t *o, const char *key, double unit
 
 static void fill(struct line *l, const json_t *e)
 {
-    const char *verdict = text(e, "verdict", "?");
+    const char *verdict = text(e, "verdict", "dropped");
 
     put(l->cell[0], text(e, "endpoint", "?"));
     put(l->cell[1], strcmp(verdict, "chosen") == 0 ? "* chosen" : verdict);
@@ -90,14 +90,17 @@ void explain_table(const json_t *answer, FILE *to)
 {
     static const struct line head = {
         {"ENDPOINT", "VERDICT", "COST", "LOAD", "DYN-WEIGHT", "FREE (GiB)", "WHY"}};
-    const json_t *endpoints = json_object_get(answer, "endpoints");
+    json_t *endpoints = json_array();
     size_t width[COLUMNS];
-    size_t n = json_array_size(endpoints);
     struct line l;
 
     summary(answer, to);
-    if (n == 0)
+    if (!endpoints || json_array_extend(endpoints, json_object_get(answer, "endpoints")) != 0 ||
+        json_array_extend(endpoints, json_object_get(answer, "elsewhere")) != 0) {
+        json_decref(endpoints);
         return;
+    }
+    size_t n = json_array_size(endpoints);
     for (int c = 0; c < COLUMNS; c++)
         width[c] = strlen(head.cell[c]);
     for (size_t i = 0; i < n; i++) {
@@ -105,8 +108,8 @@ void explain_table(const json_t *answer, FILE *to)
         for (int c = 0; c < COLUMNS; c++)
             width[c] = MAX(width[c], strlen(l.cell[c]));
     }
-    (void)fprintf(to, "\n");
-    for (size_t i = 0; i <= n; i++) {
+    (void)fprintf(to, n ? "\n" : "");
+    for (size_t i = 0; n && i <= n; i++) {
         if (i == 0)
             l = head;
         else
@@ -118,4 +121,5 @@ void explain_table(const json_t *answer, FILE *to)
             (void)fprintf(to, "%-*s  ", (int)width[c], l.cell[c]);
         (void)fprintf(to, "%s\n", l.cell[last]);
     }
+    json_decref(endpoints);
 }
