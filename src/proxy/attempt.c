@@ -126,9 +126,10 @@ bool attempt_repick(struct exchange *x)
     /* The other endpoint is reserved before this answer is given up, so that nothing is lost when there is none. */
     int rc = WEIR_E_AGAIN;
     if (pool_enter(&l->asker, x->pool)) {
-        decision_arm(&l->asker, x->explain_asked);
-        rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, loop_clock(),
-                              prng_next(&l->asker.prng), &l->asker.scratch, &other, &chosen, &d);
+        uint64_t now = loop_clock();
+        decision_arm(&l->asker, x->explain_asked, now);
+        rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, now, prng_next(&l->asker.prng),
+                              &l->asker.scratch, &other, &chosen, &d);
         pool_leave(&l->asker, x->pool);
     }
     if (rc != 0 || !budget(x)) {

@@ -127,7 +127,7 @@ void exchange_decide(struct exchange *x)
         exchange_reject(x, l->asker.snap ? REJECT_OVERLOADED : REJECT_STARTING, NULL, absent);
         return;
     }
-    decision_arm(&l->asker, x->explain_asked);
+    decision_arm(&l->asker, x->explain_asked, now);
     int rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, now, prng_next(&l->asker.prng),
                               &l->asker.scratch, &x->reservation, &chosen, &d);
     bool queued = false;
@@ -164,6 +164,8 @@ void exchange_granted(struct loop_job *j)
     struct lane *l = x->lane;
 
     if (x->state == X_ORPHAN) {
+        decision_granted(x);
+        decision_end(x, x->rejection ? error_outcome(x->rejection) : OUTCOME_CLIENT_GONE);
         exchange_move(x, X_ENDED);
         list_del(&x->node);
         list_add(&l->dead_exchanges, &x->node);

@@ -70,24 +70,29 @@ void decision_log_free(struct decision_log *g)
 }
 
 /* At most a second's worth at once, and the rate on average. */
+static bool has_turn(const struct decision_log *g, uint64_t due, uint64_t now)
+{
+    return g->step_ns && MAX(due, now) + g->step_ns - now <= NS_PER_S;
+}
+
 static bool take_turn(struct decision_log *g, uint64_t now)
 {
-    if (!g->step_ns)
-        return false;
     uint64_t due = atomic_load_explicit(&g->due_ns, memory_order_relaxed);
-    uint64_t next;
+
     do {
-        next = MAX(due, now) + g->step_ns;
-        if (next - now > NS_PER_S)
+        if (!has_turn(g, due, now))
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&g->due_ns, &due, next, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&g->due_ns, &due, MAX(due, now) + g->step_ns,
+                                                    memory_order_relaxed, memory_order_relaxed));
     return true;
 }
 
-void decision_arm(struct asker *a, bool asked)
+void decision_arm(struct asker *a, bool asked, uint64_t now_ns)
 {
-    a->sampled = take_turn(a->proxy->decisions, loop_clock());
+    struct decision_log *g = a->proxy->decisions;
+
+    /* The turn is taken when there is something to log: most offers to waiters grant nothing. */
+    a->sampled = has_turn(g, atomic_load_explicit(&g->due_ns, memory_order_relaxed), now_ns);
     a->scratch.record = a->sampled || asked ? a->record : NULL;
     if (a->scratch.record)
         a->record->captured = false;
@@ -154,7 +159,10 @@ push(struct decision_log *g, const struct sched_record *r, const struct route *r
 /* The captured decision, if there is one to log. */
 static uint64_t log_it(struct asker *a, const struct exchange *x)
 {
-    return a->sampled && a->record->captured ? push(a->proxy->decisions, a->record, x->route) : 0;
+    struct decision_log *g = a->proxy->decisions;
+    bool log = a->sampled && a->record->captured && take_turn(g, loop_clock());
+
+    return log ? push(g, a->record, x->route) : 0;
 }
 
 static void decided_again(struct exchange *x, uint64_t seq)

@@ -16,7 +16,7 @@ int decision_log_new(const struct mem *mem, uint32_t per_s, struct decision_log 
 void decision_log_free(struct decision_log *g);
 
 /** Before a pick: capture it when the log has room for one more this second, or the client asked why. */
-void decision_arm(struct asker *a, bool asked);
+void decision_arm(struct asker *a, bool asked, uint64_t now_ns);
 /** The pick counts for nothing. */
 void decision_disarm(struct asker *a);
 /** The pick was made for x, on its lane, and the pool was left. An earlier decision for x ends here. */

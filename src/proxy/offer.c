@@ -38,9 +38,10 @@ offer_to(struct asker *a, struct pool *pool, bool any, uint32_t slot, uint32_t g
 
     if (!pool_enter(a, pool))
         return false;
-    decision_arm(a, false);
+    uint64_t now = loop_clock();
+    decision_arm(a, false, now);
     if (any || sched_pool_has(pool->sched, slot, generation))
-        w = sched_pool_offer(pool->sched, loop_clock(), prng_next(&a->prng), &a->scratch, &chosen);
+        w = sched_pool_offer(pool->sched, now, prng_next(&a->prng), &a->scratch, &chosen);
     pool_leave(a, pool);
     if (!w) {
         decision_disarm(a);

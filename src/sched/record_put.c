@@ -4,7 +4,7 @@
  * are written as 16 hex digits, because many readers of JSON keep only 53 bits of a number.
  */
 #include "base/bug.h"
-#include "sched/record.h"
+#include "sched/plugin.h"
 
 #define PER_MILLION 1e6
 
@@ -283,6 +283,26 @@ put_facts(struct buf *out, const struct sched_record_row *k, const struct explai
     buf_put_str(out, row->flags & SCHED_FRESH ? "true" : "false");
 }
 
+/* Which of the reasons of filter `usable` it was; NULL for other filters. */
+static const char *detail_of(const struct sched_record_row *k, const struct explain_row *w)
+{
+    const struct sched_row *row = &k->row;
+
+    if (w->dropped_by < 0 || sched_filters[w->dropped_by].keep != sched_filter_usable)
+        return NULL;
+    if (!(row->flags & SCHED_ENABLED))
+        return "disabled, weight 0, draining, or unhealthy in its registry";
+    if (!(row->flags & SCHED_WILLING))
+        return row->state == REPORTED_LOADING    ? "reports that it is loading"
+               : row->state == REPORTED_DRAINING ? "reports that it is draining"
+                                                 : "reports that it is unhealthy";
+    if (row->health == HEALTH_DOWN)
+        return "down: checks or connections fail";
+    if (row->health == HEALTH_UNKNOWN)
+        return "not checked yet";
+    return NULL;
+}
+
 static const char *verdict(const struct sched_record *r, uint32_t i)
 {
     if (i == r->decision.row)
@@ -317,6 +337,11 @@ int sched_record_explain(struct buf *out, const struct sched_record *r)
             put_text(out, "rule", slice_str(rule_of(w)));
             buf_put_char(out, ',');
             put_text(out, "why", slice_str(words_of(w)));
+            const char *detail = detail_of(&r->rows[i], w);
+            if (detail) {
+                buf_put_char(out, ',');
+                put_text(out, "detail", slice_str(detail));
+            }
         } else if (r->decision.row != DECISION_NOBODY) {
             put_terms(out, r->policy, w);
         }

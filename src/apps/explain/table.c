@@ -59,7 +59,8 @@ static void fill(struct line *l, const json_t *e)
     l->cell[6][0] = 0;
     if (json_object_get(e, "rule")) {
         char reason[CELL];
-        (void)snprintf(reason, sizeof(reason), "%s: %s", text(e, "rule", "?"), text(e, "why", ""));
+        (void)snprintf(reason, sizeof(reason), "%s: %s", text(e, "rule", "?"),
+                       text(e, "detail", text(e, "why", "")));
         put(l->cell[6], reason);
     }
 }

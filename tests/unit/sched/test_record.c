@@ -262,6 +262,45 @@ static void every_filter_is_named_with_its_words(void **state)
     rig_close(&r);
 }
 
+static void usable_says_which_of_its_reasons(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct rig_host h;
+    struct buf b;
+    static const char *const want[] = {
+        "disabled, weight 0, draining, or unhealthy in its registry",
+        "reports that it is loading",
+        "down: checks or connections fail",
+        "not checked yet",
+    };
+
+    rig_open(&r, "chain");
+    rig_host(&h, 0, "");
+    h.i.weight = 0;
+    rig_put(&r, &h);
+    rig_add(&r, 1, "health_status=loading");
+    rig_add(&r, 2, "");
+    rig_host(&h, 3, "");
+    h.i.vouched = false;
+    rig_put(&r, &h);
+    rig_refresh(&r);
+    atomic_store(&r.snapshot->members[2].cell->health, HEALTH_DOWN);
+    struct sched_record *record = record_for(&r, 4);
+    explain(&r, record);
+    assert_int_equal(r.d.rejection, REJECT_NO_ENDPOINT);
+    struct slice text = explained(&r, record, &b);
+    json_t *o = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        const json_t *e = json_array_get(json_object_get(o, "endpoints"), i);
+        assert_string_equal(json_string_value(json_object_get(e, "detail")), want[i]);
+    }
+    json_decref(o);
+    buf_fini(&b);
+    sched_record_free(record);
+    rig_close(&r);
+}
+
 static void terms_of_chain_as_by_hand(void **state)
 {
     (void)state;
@@ -390,6 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pick_of_every_policy_replays),
         cmocka_unit_test(every_filter_is_named_with_its_words),
+        cmocka_unit_test(usable_says_which_of_its_reasons),
         cmocka_unit_test(terms_of_chain_as_by_hand),
         cmocka_unit_test(a_large_pool_is_cut_says_so_and_is_not_replayed),
         cmocka_unit_test(a_version_nobody_has_and_tenants_are_not_written),
