@@ -254,7 +254,7 @@ static void compile_sources(struct build *b, struct conf *c, const struct own *o
 /* --- models --- */
 
 static void compile_aliases(struct build *b,
-                            const struct raw_model *m,
+                            struct raw_model *m,
                             const struct conf_path *path,
                             struct map *names)
 {
@@ -264,7 +264,7 @@ static void compile_aliases(struct build *b,
     for (uint32_t i = 0; i < m->aliases.n && !b->nomem; i++) {
         const struct raw_model *other = map_get(names, m->aliases.items[i]);
         if (!other) {
-            if (map_put(names, m->aliases.items[i], (void *)(uintptr_t)m))
+            if (map_put(names, m->aliases.items[i], m))
                 b->nomem = true;
             continue;
         }
@@ -283,7 +283,7 @@ static void compile_aliases(struct build *b,
 /* @param names out: ids and aliases to their raw_model. */
 static void compile_models(struct build *b, struct conf *c, struct map *names)
 {
-    const struct raw_model *raw = b->raw->models.items;
+    struct raw_model *raw = b->raw->models.items;
     uint32_t n = b->raw->models.n;
     struct conf_path top = {.key = SLICE("models")};
     struct model_config *models = room(b, n, sizeof(*models));
@@ -293,7 +293,7 @@ static void compile_models(struct build *b, struct conf *c, struct map *names)
                                           .aliases = raw[i].aliases.items,
                                           .n_aliases = raw[i].aliases.n,
                                           .kv_bytes_per_token = raw[i].kv_bytes_per_token};
-        if (raw[i].item.name.p && map_put(names, raw[i].item.name, (void *)(uintptr_t)&raw[i]))
+        if (raw[i].item.name.p && map_put(names, raw[i].item.name, &raw[i]))
             b->nomem = true;
     }
     for (uint32_t i = 0; i < n && !b->nomem; i++) {

@@ -148,7 +148,7 @@ struct slice conf_nearest(struct slice got, const char *const *known, uint32_t n
             continue;
         uint32_t d = edits(got, word);
         /* Among short words anything is near: half of the letters must stand. */
-        if (d < best_edits && 2 * d < MAX(word.n, got.n)) {
+        if (d < best_edits && (size_t)d * 2 < MAX(word.n, got.n)) {
             best = word;
             best_edits = d;
         }

@@ -264,7 +264,7 @@ static void parse_items(struct build *b,
 {
     const struct conf_node *nodes = b->in->nodes;
     bool named = o->type == CONF_T_MAP;
-    struct map names; /* to the nodes, so that a name given twice is found in linear time */
+    struct map names; /* to the items, so that a name given twice is found in linear time */
     uint32_t n = 0;
 
     if (!conf_want_kind(b, node, named ? CONF_NODE_MAP : CONF_NODE_SEQ, o->max, path))
@@ -281,11 +281,11 @@ static void parse_items(struct build *b,
         conf_defaults(b, o->child, at);
         item->node = i;
         if (named) {
-            const struct conf_node *first = map_get(&names, nodes[i].key);
+            const struct raw_item *first = map_get(&names, nodes[i].key);
             if (first)
-                conf_fail_twice(b, i, (uint32_t)(first - nodes), &here);
+                conf_fail_twice(b, i, first->node, &here);
             else if (conf_parse_name(b, i, path, &item->name) &&
-                     map_put(&names, nodes[i].key, (void *)(uintptr_t)&nodes[i]))
+                     map_put(&names, nodes[i].key, item))
                 b->nomem = true;
         }
         if (nodes[i].kind != CONF_NODE_MAP && !(named && conf_node_null(&nodes[i]))) {

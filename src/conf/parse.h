@@ -15,7 +15,8 @@ struct build {
     struct arena *arena; /**< of the conf that is being built */
     struct conf_errors *errors;
     struct conf_raw *raw;
-    bool nomem; /**< memory ran out: the errors found so far do not matter */
+    struct policy *policies; /**< what c->policies points to, while it is filled */
+    bool nomem;              /**< memory ran out: the errors found so far do not matter */
 };
 
 /** Where in the tree: a chain of frames on the stack, so that an error can name the whole path. */

@@ -225,6 +225,7 @@ void conf_policies_compile(struct build *b, struct conf *c)
         struct conf_path here = {.up = &top, .key = b->in->nodes[raw[i].item.node].key};
         compile_policy(b, &raw[i], &here, &policies[i]);
     }
+    b->policies = policies;
     c->policies = policies;
     c->n_policies = n;
 }
@@ -249,8 +250,7 @@ const struct policy *conf_policy_find(struct build *b,
             return &c->policies[i];
     add_gpu_weights(b, &p);
     sched_policy_seal(&p);
-    /* Still being built: nobody else sees the array yet. */
-    struct policy *place = (struct policy *)(uintptr_t)&c->policies[c->n_policies++];
+    struct policy *place = &b->policies[c->n_policies++];
     *place = p;
     return place;
 }

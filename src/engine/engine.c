@@ -162,7 +162,6 @@ int engine_submit(struct engine *e, uint64_t now_ns, struct engine_request *r)
     if ((uint64_t)r->prompt_tokens + r->output_tokens > e->max_model_len)
         return WEIR_E_RANGE;
     e->now_ns = MAX(e->now_ns, now_ns);
-    r->n_blocks = MIN(r->n_blocks, r->prompt_tokens / ENGINE_BLOCK_TOKENS);
     r->generated = r->cached_tokens = r->preemptions = 0;
     r->computed = r->held = r->shared = r->step_tokens = 0;
     r->submitted_ns = e->now_ns;
@@ -190,6 +189,12 @@ void engine_cancel(struct engine *e, struct engine_request *r)
 {
     if (r->place != ENGINE_OUT)
         leave(e, r);
+}
+
+/* Blocks that lie wholly in the prompt; a caller may name more than it has tokens for. */
+static uint32_t blocks_of(const struct engine_request *r)
+{
+    return MIN(r->n_blocks, r->prompt_tokens / ENGINE_BLOCK_TOKENS);
 }
 
 /* Tokens whose KV must be there before the next one can be generated. */
@@ -251,7 +256,7 @@ static bool admit(struct engine *e, struct engine_request *r, uint64_t now_ns)
 {
     uint32_t target = target_of(r);
     /* At least one token is computed anew, or there would be nothing to sample from. */
-    uint32_t usable = MIN(r->n_blocks, (target - 1) / ENGINE_BLOCK_TOKENS);
+    uint32_t usable = MIN(blocks_of(r), (target - 1) / ENGINE_BLOCK_TOKENS);
     uint32_t idle;
     uint32_t hits = engine_prefix_probe(&e->prefix, r->blocks, usable, &idle);
     uint32_t need = target - hits * ENGINE_BLOCK_TOKENS;
@@ -282,7 +287,6 @@ static bool admit(struct engine *e, struct engine_request *r, uint64_t now_ns)
 static void begin_step(struct engine *e, uint64_t now_ns)
 {
     struct batch b = {.budget = e->max_batched_tokens};
-    uint64_t preemptions = e->totals.preemptions;
 
     e->kick_ns = ENGINE_NEVER;
     /* A preemption takes from the end only, never what was scheduled before. */
@@ -292,9 +296,8 @@ static void begin_step(struct engine *e, uint64_t now_ns)
             break;
         schedule(&b, r);
     }
-    /* Memory that was just taken from one is not given to the next. */
-    while (e->totals.preemptions == preemptions && b.budget > 0 && e->n_waiting > 0 &&
-           e->n_running < e->max_num_seqs) {
+    /* What was just thrown back needs more than it gave, so it does not come back in the same step. */
+    while (b.budget > 0 && e->n_waiting > 0 && e->n_running < e->max_num_seqs) {
         struct engine_request *r = first_of(&e->waiting);
         if (!admit(e, r, now_ns))
             break;
@@ -317,7 +320,7 @@ static void begin_step(struct engine *e, uint64_t now_ns)
 /* Prompt blocks that are whole now become common property. */
 static void share_blocks(struct engine *e, struct engine_request *r)
 {
-    uint32_t whole = MIN(r->n_blocks, r->computed / ENGINE_BLOCK_TOKENS);
+    uint32_t whole = MIN(blocks_of(r), r->computed / ENGINE_BLOCK_TOKENS);
 
     while (r->shared < whole) {
         bool was_idle;

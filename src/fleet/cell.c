@@ -29,6 +29,11 @@ static uint64_t fresh_until(const struct sample *s)
     return s->received_ns + s->fresh_for_ns;
 }
 
+static uint32_t saturated(uint64_t v)
+{
+    return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
+}
+
 static void write_digest(struct cell *c, const struct sample *s)
 {
     unsigned known = 0;
@@ -45,9 +50,10 @@ static void write_digest(struct cell *c, const struct sample *s)
     SET(c->fresh_until_ns, fresh_until(s));
     SET(c->free_bytes, s->memory_free_bytes);
     SET(c->total_bytes, s->memory_total_bytes);
-    SET(c->free_tokens,
-        s->kv_capacity_tokens > s->kv_used_tokens ? s->kv_capacity_tokens - s->kv_used_tokens : 0);
-    SET(c->total_tokens, s->kv_capacity_tokens);
+    SET(c->free_tokens, s->kv_capacity_tokens > s->kv_used_tokens
+                            ? saturated(s->kv_capacity_tokens - s->kv_used_tokens)
+                            : 0);
+    SET(c->total_tokens, saturated(s->kv_capacity_tokens));
     SET(c->util_bp, (uint16_t)MIN(s->gpu_util_bp, UINT32_C(10000)));
     SET(c->known, (uint8_t)known);
     SET(c->state, (uint8_t)(sample_has(s, SAMPLE_STATE) ? s->state : REPORTED_HEALTHY));

@@ -60,8 +60,9 @@ struct cell {
         excess; /**< reported running + waiting, less what we had in flight there then; at least 0 */
     atomic_ullong
         fresh_until_ns; /**< the digest counts before this; UINT64_MAX while leased; 0 = none */
-    atomic_ullong free_bytes;  /**< device memory */
-    atomic_ullong free_tokens; /**< KV capacity less used */
+    atomic_ullong free_bytes; /**< device memory */
+    atomic_uint free_tokens;  /**< KV capacity less used, saturated */
+    atomic_uint total_tokens; /**< KV capacity, likewise; both are known or neither */
     atomic_ushort util_bp;
     atomic_uchar known; /**< enum cell_known */
     atomic_uchar state; /**< enum reported_state */
@@ -76,13 +77,11 @@ struct cell {
     atomic_uint health_flags;     /**< enum health_flag */
     atomic_ullong prefill_tokens; /**< of requests without a first byte yet */
     atomic_ullong total_bytes;    /**< digest: device memory */
-    atomic_ullong total_tokens;   /**< digest: KV capacity, known together with free_tokens */
     atomic_ullong
         sample_count; /**< samples published so far; lets a reservation see "a newer sample" cheaply */
 
-    atomic_ullong last_progress_ns; /**< last upstream byte seen by any loop, monotonic */
-    atomic_uint
-        consecutive_failures; /**< connect failures and answers that broke off, since the last success */
+    atomic_ullong last_progress_ns;   /**< last upstream byte seen by any loop, monotonic */
+    atomic_uint consecutive_failures; /**< connect failures since the last success */
 
     /** How many pools have waiters that this endpoint might serve; kept by sched/pool.c. A hint for releases. */
     atomic_uint waiting_pools;

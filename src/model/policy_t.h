@@ -22,6 +22,7 @@ enum {
 struct curve_point {
     uint32_t util_bp; /**< basis points, rising */
     uint32_t q16;     /**< factor, Q16.16 */
+    uint64_t inverse; /**< filled by sched_policy_seal(); 0 = not yet, slower but the same */
 };
 
 struct gpu_weight {

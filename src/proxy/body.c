@@ -151,9 +151,10 @@ bool body_decidable(const struct exchange *x)
         return true;
     if (s->multipart ? s->form.complete : s->json.complete || s->json.broken)
         return true;
-    bool named = x->model_in_header ||
-                 (s->multipart ? s->form.found.model.present : s->json.found.model.present);
-    return named && !x->reads_rest;
+    /* A form says little beyond its model, and its files may be large: they need not be here to decide. */
+    if (s->multipart)
+        return x->model_in_header || s->form.found.model.present;
+    return !x->reads_rest && (x->model_in_header || s->json.found.model.present);
 }
 
 void body_found(struct exchange *x)

@@ -10,8 +10,6 @@
 #include "loop/log.h"
 #include "proxy/exchange.h"
 
-static const struct slice absent = {NULL, 0};
-
 static struct client *client_of(struct net_conn *c)
 {
     return container_of(c, struct client, conn);
@@ -61,6 +59,24 @@ void client_arm(struct client *c)
         loop_timer_set(c->lane->loop, &c->timer, due);
 }
 
+/* An answer to what never became an exchange: it has an identifier all the same. */
+static void answer_unread(struct client *c, struct error_answer *e)
+{
+    struct lane *l = c->lane;
+    char text[32];
+    struct buf id = {.p = text, .cap = sizeof(text), .max = sizeof(text)};
+
+    buf_put_hex(&id, prng_next(&l->asker.prng), 16);
+    buf_put_hex(&id, prng_next(&l->asker.prng), 16);
+    e->request_id = buf_slice(&id);
+    e->close = true;
+    stat_add(&l->stats.rejections[e->code], 1);
+    buf_clear(&l->out);
+    error_write(&l->out, e);
+    (void)net_conn_send_slice(&c->conn, buf_slice(&l->out));
+    client_close(c, FATE_LINGER);
+}
+
 static void on_timer(struct loop_timer *t)
 {
     struct client *c = container_of(t, struct client, timer);
@@ -73,12 +89,8 @@ static void on_timer(struct loop_timer *t)
     if (c->x) {
         exchange_timeout(c->x);
     } else if (c->in_head) {
-        struct error_answer e = {.code = REJECT_REQUEST_TIMEOUT, .close = true};
-        stat_add(&c->lane->stats.rejections[REJECT_REQUEST_TIMEOUT], 1);
-        buf_clear(&c->lane->out);
-        error_write(&c->lane->out, &e);
-        (void)net_conn_send_slice(&c->conn, buf_slice(&c->lane->out));
-        client_close(c, FATE_LINGER);
+        struct error_answer e = {.code = REJECT_REQUEST_TIMEOUT};
+        answer_unread(c, &e);
     } else {
         client_close(c, FATE_KEEP);
     }
@@ -103,16 +115,12 @@ static void refuse(struct client *c, unsigned status, const char *message)
 {
     struct lane *l = c->lane;
     enum rejection code = status == 431 ? REJECT_HEADERS_TOO_LARGE : REJECT_INVALID_REQUEST;
-    struct error_answer e = {.code = code, .status = status, .message = message, .close = true};
+    struct error_answer e = {.code = code, .status = status, .message = message};
     struct stat_series *s = stats_series(&l->stats, 0);
 
-    stat_add(&l->stats.rejections[code], 1);
     if (s)
         stat_add(&s->requests[OUTCOME_CLIENT_ERROR], 1);
-    buf_clear(&l->out);
-    error_write(&l->out, &e);
-    (void)net_conn_send_slice(&c->conn, buf_slice(&l->out));
-    client_close(c, FATE_LINGER);
+    answer_unread(c, &e);
 }
 
 /* @return bytes used: 0 = the head is not complete, or the connection is closed. */
@@ -273,10 +281,6 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer)
         log_warn("proxy",
                  "connection limit of %u per loop reached: refusing (said %llu times less)",
                  l->proxy->connections_max, (unsigned long long)missed);
-    stat_add(&l->stats.rejections[REJECT_OVERLOADED], 1);
-    struct error_answer e = {.code = REJECT_OVERLOADED, .close = true, .detail = absent};
-    buf_clear(&l->out);
-    error_write(&l->out, &e);
-    (void)net_conn_send_slice(&c->conn, buf_slice(&l->out));
-    client_close(c, FATE_LINGER);
+    struct error_answer e = {.code = REJECT_OVERLOADED};
+    answer_unread(c, &e);
 }

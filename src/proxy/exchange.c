@@ -274,6 +274,8 @@ size_t exchange_request_data(struct exchange *x, const char *p, size_t n)
     if (!x->complete) {
         int64_t took = body_receive(x, p, n);
         if (took < 0) {
+            /* Where the next request would begin is not known any more. */
+            x->complete = false;
             if (x->state == X_RELAY)
                 exchange_end(x, OUTCOME_CLIENT_ERROR, FATE_ABORT);
             else

@@ -147,8 +147,6 @@ static inline bool proxy_over_budget(const struct proxy *p)
     uint64_t max = p->routing->limits.buffer_bytes;
     return max && proxy_buffered(p) > max;
 }
-/** Is this lane done draining? Called when a connection or exchange ends. */
-void lane_check_drained(struct lane *l);
 
 /* pools.c */
 /** The pool of a known model; NULL with *why when there is none and none may be made. */

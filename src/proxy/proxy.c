@@ -140,6 +140,15 @@ static void close_idle_clients(struct lane *l)
     }
 }
 
+static uint64_t proxy_active(const struct proxy *p)
+{
+    uint64_t n = 0;
+
+    for (unsigned i = 0; i < p->n_lanes; i++)
+        n += stat_get(&p->lanes[i].stats.active);
+    return n;
+}
+
 static void drain_step(struct lane *l)
 {
     struct proxy *p = l->proxy;
@@ -155,7 +164,8 @@ static void drain_step(struct lane *l)
         weir_list_foreach_safe (n, &l->clients)
             client_close(container_of(n, struct client, node), FATE_KEEP);
     }
-    if (list_empty(&l->exchanges))
+    /* As long as any answer is under way, open connections may still bring requests. */
+    if (proxy_active(p) == 0)
         close_idle_clients(l);
     if (l->drained || !list_empty(&l->clients) || !list_empty(&l->orphans))
         return;

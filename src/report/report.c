@@ -14,6 +14,7 @@
 #include "loop/alloc.h"
 #include "loop/log.h"
 #include "report/report_codec.h"
+#include "wire/url.h"
 
 enum { BODY_MAX = 1 << 20, ANSWER_MAX = 1 << 16, URL_MAX = 4096 };
 
@@ -336,9 +337,9 @@ int report_new(struct loop *loop,
                const struct report_options *o,
                struct reporter **out)
 {
-    struct slice url = slice_str(o->registry_url);
+    struct url url;
 
-    if ((!slice_starts(url, SLICE("http://")) && !slice_starts(url, SLICE("https://"))) ||
+    if (wire_url_parse(slice_str(o->registry_url), &url) != 0 || url.host.n == 0 || url.query.p ||
         o->ttl_ns < 3 * NS_PER_MS)
         return WEIR_E_INVALID;
     struct reporter *r = mem_zalloc(loop_mem(), sizeof(*r));

@@ -6,11 +6,12 @@ uint32_t sched_filter_concurrency(const struct sched_view *v, uint32_t *fit, uin
 {
     uint32_t kept = 0;
 
+    if (!(v->any_flags & SCHED_FULL))
+        return n;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = fit[i];
-        uint32_t limit = v->candidates[row].limit;
         fit[kept] = row;
-        kept += limit == 0 || v->rows[row].inflight < limit;
+        kept += !(v->rows[row].flags & SCHED_FULL);
     }
     return kept;
 }

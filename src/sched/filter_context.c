@@ -21,7 +21,7 @@ uint32_t sched_filter_context(const struct sched_view *v, uint32_t *fit, uint32_
 
     if (tokens < f->prompt_tokens)
         tokens = UINT64_MAX;
-    if (tokens == 0 || !v->model.p)
+    if (tokens == 0 || !v->model.p || tokens <= v->shortest_context)
         return n;
     for (uint32_t i = 0; i < n; i++)
         kept += long_enough(v, fit[i], tokens);

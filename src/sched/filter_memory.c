@@ -42,6 +42,14 @@ uint32_t sched_filter_memory(const struct sched_view *v, uint32_t *fit, uint32_t
 
     if (v->need.bytes == 0 && v->need.tokens == 0)
         return n;
+    if (sched_memory_all_known(v) && !v->need.explicit_bytes) {
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t row = fit[i];
+            fit[kept] = row;
+            kept += MIN(v->need.tokens, v->rows[row].total_tokens) <= v->rows[row].free_tokens;
+        }
+        return kept;
+    }
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = fit[i];
         fit[kept] = row;

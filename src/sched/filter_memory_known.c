@@ -8,6 +8,8 @@ uint32_t sched_filter_memory_known(const struct sched_view *v, uint32_t *fit, ui
 
     if (v->need.bytes == 0 && v->need.tokens == 0)
         return n;
+    if (sched_memory_all_known(v))
+        return n;
     for (uint32_t i = 0; i < n; i++)
         known += sched_memory_room(v, fit[i]) == ROOM_FITS;
     if (known == 0 || known == n)

@@ -6,26 +6,15 @@
  */
 #include "sched/plugin.h"
 
-static bool willing(const struct sched_view *v, uint32_t row)
-{
-    uint8_t state = v->rows[row].state;
-
-    return (v->rows[row].flags & SCHED_ENABLED) &&
-           (state == REPORTED_HEALTHY || state == REPORTED_BUSY);
-}
-
-static bool healthy(const struct sched_row *r)
-{
-    return r->health == HEALTH_UP || (r->health == HEALTH_UNKNOWN && (r->flags & SCHED_VOUCHED));
-}
-
-static uint32_t last_resort(const struct sched_view *v, uint32_t *fit, uint32_t n)
+static uint32_t keep_flag(const struct sched_view *v, uint32_t *fit, uint32_t n, uint16_t flag)
 {
     uint32_t kept = 0;
 
-    for (uint32_t i = 0; i < n; i++)
-        if (willing(v, fit[i]) && (v->rows[fit[i]].flags & SCHED_LAST_RESORT))
-            fit[kept++] = fit[i];
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t row = fit[i];
+        fit[kept] = row;
+        kept += (v->rows[row].flags & flag) != 0;
+    }
     return kept;
 }
 
@@ -33,16 +22,9 @@ uint32_t sched_filter_usable(const struct sched_view *v, uint32_t *fit, uint32_t
 {
     bool any = false;
 
+    if (v->all_flags & SCHED_USABLE)
+        return n;
     for (uint32_t i = 0; i < n && !any; i++)
-        any = willing(v, fit[i]) && healthy(&v->rows[fit[i]]);
-    if (!any)
-        return last_resort(v, fit, n);
-
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t row = fit[i];
-        fit[kept] = row;
-        kept += willing(v, row) && healthy(&v->rows[row]);
-    }
-    return kept;
+        any = (v->rows[fit[i]].flags & SCHED_USABLE) != 0;
+    return keep_flag(v, fit, n, any ? SCHED_USABLE : SCHED_LAST_RESORT);
 }

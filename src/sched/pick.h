@@ -12,8 +12,9 @@
 #include "model/policy_t.h"
 #include "sched/row.h"
 
+enum { SCHED_EXCLUDE_MAX = 8, SCHED_ROWS_MAX = 4096 /**< most members of one pool */ };
+
 /** Endpoints that were tried already. */
-enum { SCHED_EXCLUDE_MAX = 8 };
 struct sched_exclude {
     uint32_t n;
     struct {
@@ -21,8 +22,12 @@ struct sched_exclude {
     } tried[SCHED_EXCLUDE_MAX];
 };
 
-/** Most members of one pool. */
-enum { SCHED_ROWS_MAX = 4096 };
+/** The last share computed for a row and from which utilization: reports are rare, picks are not. */
+struct sched_memo {
+    uint64_t share;
+    uint32_t key; /**< 0 = none; utilization + 1, or SCHED_MEMO_UNKNOWN */
+};
+enum { SCHED_MEMO_UNKNOWN = 1 << 16 };
 
 /** What a pick is made from. Rows stand beside their candidates. */
 struct sched_view {
@@ -31,8 +36,13 @@ struct sched_view {
     const struct sched_candidate *candidates;
     const struct sched_row *rows;
     uint32_t n;
-    struct slice model;     /**< present: every candidate's `model` is the one of this name */
-    struct sched_need need; /**< filled by sched_pick() */
+    struct slice model; /**< present: every candidate's `model` is the one of this name */
+    struct sched_memo
+        *memo; /**< beside the rows, zeroed when policy or candidates change; may be NULL */
+    uint64_t shortest_context; /**< no candidate's context is below this; 0 = not known */
+    /* filled by sched_pick() */
+    struct sched_need need;
+    uint16_t all_flags, any_flags; /**< what all rows, and what some have */
 };
 
 /** A cost as an exact fraction: equal costs are equal, however they came about. den > 0 is also the share of ties. */

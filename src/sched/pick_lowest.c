@@ -16,13 +16,17 @@ uint32_t sched_pick_lowest(const struct sched_view *v,
     (void)v;
     (void)seed;
     for (uint32_t i = 1; i < n; i++) {
-        if (sched_cost_less(costs[i], low)) {
-            low = costs[i];
-            first = i;
-            ties = 1;
-        } else {
-            ties += !sched_cost_less(low, costs[i]);
+        unsigned __int128 ours = (unsigned __int128)costs[i].num * low.den;
+        unsigned __int128 lowest = (unsigned __int128)low.num * costs[i].den;
+        if (ours > lowest)
+            continue;
+        if (ours == lowest) {
+            ties++;
+            continue;
         }
+        low = costs[i];
+        first = i;
+        ties = 1;
     }
     /* Alone at the top is no turn taken: the rotation among equals stays as it is. */
     if (ties == 1)

@@ -93,6 +93,13 @@ uint32_t sched_pick_consistent_hash(const struct sched_view *v,
 /** What a row of an explicit or estimated need has room for; see filter_memory.c. */
 enum sched_room { ROOM_UNKNOWN, ROOM_FITS, ROOM_FULL };
 enum sched_room sched_memory_room(const struct sched_view *v, uint32_t row);
+/** Is it known of every row without a closer look? False means "look". */
+static inline bool sched_memory_all_known(const struct sched_view *v)
+{
+    uint16_t needed = v->need.explicit_bytes ? SCHED_HAS_BYTES : SCHED_TOKENS | SCHED_HAS_KV;
+
+    return (v->all_flags & needed) == needed;
+}
 /** Is the explicit need above all the memory the endpoint has, as far as that is known? */
 bool sched_memory_never(const struct sched_view *v, uint32_t row);
 

@@ -33,10 +33,10 @@ static const char *const FILTERS[] = {"usable", "model",       "context",     "m
                                       "memory", "concurrency", "memory_known"};
 
 static const struct curve_point CURVE[] = {
-    {3000, 2 * Q16_ONE},
-    {4000, Q16_ONE},
-    {7000, Q16_ONE},
-    {8000, Q16_ONE / 2},
+    {.util_bp = 3000, .q16 = 2 * Q16_ONE},
+    {.util_bp = 4000, .q16 = Q16_ONE},
+    {.util_bp = 7000, .q16 = Q16_ONE},
+    {.util_bp = 8000, .q16 = Q16_ONE / 2},
 };
 
 static uint8_t filter_index(const char *name)
@@ -99,6 +99,11 @@ void sched_policy_seal(struct policy *p)
 {
     /* By names, so that the hash means the same to a build with other plugin numbers. */
     uint64_t h = hash_slice(p->name, 0);
+
+    for (uint32_t i = 0; i < p->n_curve; i++) {
+        uint32_t run = i ? p->curve[i].util_bp - p->curve[i - 1].util_bp : 0;
+        p->curve[i].inverse = run > 1 && run <= 10000 ? UINT64_MAX / run + 1 : 0;
+    }
 
     for (uint32_t i = 0; i < p->n_filters; i++)
         h = hash_pair(h, hash_slice(slice_str(sched_filters[p->filters[i]].name), 1));

@@ -16,10 +16,12 @@ struct sched_pool {
     struct route_queue options;
     struct sched_state *state;
     struct sched_candidate *candidates; /* sorted by slot */
+    struct sched_memo *memo;            /* beside them */
     uint32_t n;
     bool refreshed;
     uint64_t snapshot_seq;
     struct slice model; /* borrowed with the candidates; absent: any */
+    uint64_t shortest;  /* smallest context of a member; unknown ones count as endless */
     uint64_t longest;   /* largest context of a member; UINT64_MAX when one is unknown */
     struct heap queue;  /* best waiter on top */
     struct heap risers; /* the same waiters but those of the highest class, by rise_ns */
@@ -94,7 +96,9 @@ static void drop_members(struct sched_pool *p)
     for (uint32_t i = 0; i < p->n; i++)
         sched_cell_put(p->candidates[i].cell);
     mem_free(p->mem, p->candidates);
+    mem_free(p->mem, p->memo);
     p->candidates = NULL;
+    p->memo = NULL;
     p->n = 0;
 }
 
@@ -122,6 +126,7 @@ int sched_pool_reconfigure(struct sched_pool *p,
     p->policy = policy;
     p->options = *queue;
     for (uint32_t i = 0; i < p->n; i++) {
+        p->memo[i].key = 0;
         struct member m = {p->candidates[i].endpoint, p->candidates[i].cell};
         sched_candidate_fill(&m, policy, p->model, &p->candidates[i]);
     }
@@ -148,16 +153,16 @@ static uint32_t collect(const struct snapshot *s,
     return n;
 }
 
-static uint64_t longest_context(const struct sched_candidate *c, uint32_t n)
+static void contexts(struct sched_pool *p)
 {
-    uint64_t longest = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        if (!c[i].model || c[i].model->max_model_len == 0)
-            return UINT64_MAX;
-        longest = MAX(longest, c[i].model->max_model_len);
+    p->shortest = UINT64_MAX;
+    p->longest = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct model_ref *m = p->candidates[i].model;
+        uint64_t context = m && m->max_model_len ? m->max_model_len : UINT64_MAX;
+        p->shortest = MIN(p->shortest, context);
+        p->longest = MAX(p->longest, context);
     }
-    return longest;
 }
 
 int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct slice model)
@@ -183,8 +188,10 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
             return WEIR_E_NOMEM;
         BUG_ON(collect(s, m, p->policy, model, fresh) != n);
     }
-    int rc = sched_state_members(p->state, fresh, n);
+    struct sched_memo *memo = mem_array(p->mem, n, sizeof(*memo));
+    int rc = memo ? sched_state_members(p->state, fresh, n) : WEIR_E_NOMEM;
     if (rc) {
+        mem_free(p->mem, memo);
         mem_free(p->mem, fresh);
         return rc;
     }
@@ -196,8 +203,9 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
     }
     drop_members(p);
     p->candidates = fresh;
+    p->memo = memo;
     p->n = n;
-    p->longest = longest_context(fresh, n);
+    contexts(p);
     p->model = m ? model : slice_of(NULL, 0);
     p->snapshot_seq = s->seq;
     p->refreshed = true;
@@ -230,19 +238,15 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
         .rows = scratch->rows,
         .n = p->n,
         .model = p->model,
+        .memo = p->memo,
+        .shortest_context = p->shortest,
     };
 }
 
 static void fill_rows(const struct sched_pool *p, uint64_t now_ns, struct sched_scratch *scratch)
 {
     BUG_ON(p->n > scratch->cap);
-    for (uint32_t i = 0; i < p->n; i++) {
-        if (i + 8 < p->n) {
-            __builtin_prefetch(p->candidates[i + 8].cell);
-            __builtin_prefetch((const char *)p->candidates[i + 8].cell + 64);
-        }
-        sched_row_fill(&p->candidates[i], now_ns, &scratch->rows[i]);
-    }
+    sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows);
 }
 
 /* Pick and reserve from rows already filled. A place lost to another thread is seen and another pick made. */
@@ -267,7 +271,7 @@ static int pick_and_reserve(struct sched_pool *p,
             *chosen = (struct member){c->endpoint, c->cell};
             return 0;
         }
-        sched_row_fill(c, now_ns, &scratch->rows[d->row]);
+        sched_rows_fill(c, 1, now_ns, &scratch->rows[d->row]);
     }
     d->row = DECISION_NOBODY;
     return WEIR_E_AGAIN;
@@ -294,8 +298,7 @@ static void age(struct sched_pool *p, uint64_t now_ns)
 static bool any_room(const struct sched_pool *p, const struct sched_scratch *scratch)
 {
     for (uint32_t i = 0; i < p->n; i++)
-        if ((scratch->rows[i].flags & SCHED_ENABLED) &&
-            (p->candidates[i].limit == 0 || scratch->rows[i].inflight < p->candidates[i].limit))
+        if ((scratch->rows[i].flags & (SCHED_ENABLED | SCHED_FULL)) == SCHED_ENABLED)
             return true;
     return false;
 }

@@ -9,21 +9,24 @@ uint32_t sched_dyn(const struct policy *p, uint32_t util_bp, bool known)
 {
     if (!known || p->n_curve == 0)
         return Q16_ONE;
+    /* Utilizations are as good as random, so this finds the segment by counting, without a branch to mispredict.
+     * Before the first and behind the last point both ends are the same point and the step is 0. */
     const struct curve_point *c = p->curve;
-    if (util_bp <= c[0].util_bp)
-        return c[0].q16;
-    for (uint32_t i = 1; i < p->n_curve; i++) {
-        if (util_bp > c[i].util_bp)
-            continue;
-        if (c[i].q16 == c[i - 1].q16)
-            return c[i].q16;
-        /* Rounded down in magnitude of the step, so that both ends are met exactly. */
-        int64_t rise = (int64_t)c[i].q16 - (int64_t)c[i - 1].q16;
-        int64_t run = (int64_t)c[i].util_bp - (int64_t)c[i - 1].util_bp;
-        return (uint32_t)((int64_t)c[i - 1].q16 +
-                          rise * (int64_t)(util_bp - c[i - 1].util_bp) / run);
-    }
-    return c[p->n_curve - 1].q16;
+    uint32_t n = p->n_curve;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n; i++)
+        at += util_bp > c[i].util_bp;
+    const struct curve_point *from = &c[at ? at - 1 : 0];
+    const struct curve_point *to = &c[at < n ? at : n - 1];
+    bool falls = to->q16 < from->q16;
+    uint64_t rise = falls ? from->q16 - to->q16 : to->q16 - from->q16;
+    uint64_t product = rise * (util_bp - from->util_bp);
+    /* The step is rounded towards the earlier point, so that both ends are met exactly. The product is below 2^46 and
+     * the run below 2^14, so a multiplication by 2^64 / run, rounded up, divides exactly. */
+    uint64_t step = (uint64_t)(((unsigned __int128)product * to->inverse) >> 64);
+    if (to->inverse == 0 && rise != 0)
+        step = product / (to->util_bp - from->util_bp);
+    return (uint32_t)(falls ? from->q16 - step : from->q16 + step);
 }
 
 uint32_t sched_gpu_weight(const struct policy *p, struct slice gpu_type)
@@ -110,62 +113,84 @@ static uint64_t left(uint64_t free, uint64_t promised)
 
 #define RELAXED(field) atomic_load_explicit(&(field), memory_order_relaxed)
 
-void sched_row_fill(const struct sched_candidate *k, uint64_t now_ns, struct sched_row *row)
+static bool willing(uint16_t flags, uint8_t state)
 {
-    struct cell *c = k->cell;
-    uint64_t fresh_until, free_bytes, free_tokens, total_bytes, total_tokens;
-    uint32_t excess;
+    return (flags & SCHED_ENABLED) && (state == REPORTED_HEALTHY || state == REPORTED_BUSY);
+}
+
+static uint16_t
+judge(uint16_t flags, const struct sched_row *row, const struct cell *c, uint32_t limit)
+{
+    if (limit != 0 && row->inflight >= limit)
+        flags |= SCHED_FULL;
+    if (!willing(flags, row->state))
+        return flags;
+    flags |= SCHED_WILLING;
+    if (row->health == HEALTH_UP || (row->health == HEALTH_UNKNOWN && (flags & SCHED_VOUCHED)))
+        flags |= SCHED_USABLE;
+    else if (row->health == HEALTH_DOWN && RELAXED(c->health_flags) == HEALTH_SEEN_UP)
+        flags |= SCHED_LAST_RESORT;
+    return flags;
+}
+
+static inline void fill(const struct sched_candidate *k, uint64_t now_ns, struct sched_row *row)
+{
+    const struct cell *c = k->cell;
+    uint64_t fresh_until, free_bytes, total_bytes;
+    uint32_t excess, free_tokens, total_tokens;
     uint16_t util;
     uint8_t known, state;
+    unsigned before;
 
-    for (;;) {
-        unsigned before = atomic_load_explicit(&c->sample_lock, memory_order_acquire);
+    do {
+        before = atomic_load_explicit(&c->sample_lock, memory_order_acquire);
         fresh_until = RELAXED(c->fresh_until_ns);
         excess = RELAXED(c->excess);
         free_bytes = RELAXED(c->free_bytes);
         free_tokens = RELAXED(c->free_tokens);
-        total_bytes = RELAXED(c->total_bytes);
         total_tokens = RELAXED(c->total_tokens);
         util = RELAXED(c->util_bp);
         known = RELAXED(c->known);
         state = RELAXED(c->state);
+        total_bytes = k->total_bytes;
+        /* A device's size does not go stale with the report that told it. It lies in the cell's second line. */
+        if (total_bytes == 0 && (known & CELL_KNOWS_TOTAL))
+            total_bytes = RELAXED(c->total_bytes);
         atomic_thread_fence(memory_order_acquire);
-        if (!(before & 1) && RELAXED(c->sample_lock) == before)
-            break;
-    }
-    uint16_t flags = k->flags;
-    int health = RELAXED(c->health);
-    uint32_t inflight = RELAXED(c->address->inflight);
+    } while ((before & 1) || RELAXED(c->sample_lock) != before);
 
-    if (health == HEALTH_DOWN && RELAXED(c->health_flags) == HEALTH_SEEN_UP)
-        flags |= SCHED_LAST_RESORT;
-    /* A device's size does not go stale with the report that told it. */
-    row->total_bytes = k->total_bytes               ? k->total_bytes
-                       : (known & CELL_KNOWS_TOTAL) ? total_bytes
-                                                    : 0;
+    uint32_t inflight = RELAXED(c->address->inflight);
+    bool fresh = now_ns < fresh_until;
+    uint16_t flags = k->flags;
+    if (fresh)
+        flags |=
+            (uint16_t)(SCHED_FRESH | (known & (SCHED_HAS_UTIL | SCHED_HAS_BYTES | SCHED_HAS_KV)));
+    if (!fresh)
+        excess = 0;
+    row->free_bytes = left(free_bytes, RELAXED(c->promised_bytes));
+    row->total_bytes = total_bytes;
+    row->free_tokens = (uint32_t)left(free_tokens, RELAXED(c->promised_tokens));
+    row->total_tokens = total_tokens;
     row->inflight = inflight;
-    row->health = (uint8_t)health;
-    if (now_ns < fresh_until) {
-        flags |= SCHED_FRESH;
-        if (known & CELL_KNOWS_UTIL)
-            flags |= SCHED_HAS_UTIL;
-        if (known & CELL_KNOWS_BYTES)
-            flags |= SCHED_HAS_BYTES;
-        if (known & CELL_KNOWS_TOKENS)
-            flags |= SCHED_HAS_KV;
-        row->free_bytes = left(free_bytes, RELAXED(c->promised_bytes));
-        row->free_tokens = left(free_tokens, RELAXED(c->promised_tokens));
-        row->total_tokens = total_tokens;
-        row->load = excess > UINT32_MAX - inflight ? UINT32_MAX : inflight + excess;
-        row->util_bp = util;
-        row->state = state;
-    } else {
-        row->free_bytes = row->free_tokens = row->total_tokens = 0;
-        row->load = inflight;
-        row->util_bp = 0;
-        row->state = REPORTED_HEALTHY;
+    row->load = excess > UINT32_MAX - inflight ? UINT32_MAX : inflight + excess;
+    row->util_bp = util;
+    row->health = (uint8_t)RELAXED(c->health);
+    row->state = fresh ? state : (uint8_t)REPORTED_HEALTHY;
+    row->flags = judge(flags, row, c, k->limit);
+}
+
+void sched_rows_fill(const struct sched_candidate *c,
+                     uint32_t n,
+                     uint64_t now_ns,
+                     struct sched_row *rows)
+{
+    enum { AHEAD = 6 };
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (i + AHEAD < n)
+            __builtin_prefetch(c[i + AHEAD].cell);
+        fill(&c[i], now_ns, &rows[i]);
     }
-    row->flags = flags;
 }
 
 struct sched_need sched_need_of(const struct features *f)

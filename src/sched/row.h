@@ -18,14 +18,17 @@
 
 /** Bits of sched_candidate.flags and sched_row.flags. */
 enum sched_flag {
-    SCHED_ENABLED = 1 << 0,  /**< enabled, weight above 0, not draining, healthy for its registry */
-    SCHED_VOUCHED = 1 << 1,  /**< endpoint.vouched */
-    SCHED_TOKENS = 1 << 2,   /**< its engine preallocates: free KV tokens decide, when known */
-    SCHED_FRESH = 1 << 3,    /**< row: the sample counts */
-    SCHED_HAS_UTIL = 1 << 4, /**< row: util_bp is known */
-    SCHED_HAS_BYTES = 1 << 5,   /**< row: free_bytes is known */
-    SCHED_HAS_KV = 1 << 6,      /**< row: free_tokens is known */
-    SCHED_LAST_RESORT = 1 << 7, /**< row: down by probes, but it was up once */
+    SCHED_HAS_UTIL = CELL_KNOWS_UTIL,   /**< row: util_bp is known */
+    SCHED_HAS_BYTES = CELL_KNOWS_BYTES, /**< row: free_bytes is known */
+    SCHED_HAS_KV = CELL_KNOWS_TOKENS,   /**< row: free_tokens is known */
+    SCHED_FRESH = 1 << 3,               /**< row: the sample counts */
+    SCHED_ENABLED = 1 << 4, /**< enabled, weight above 0, not draining, healthy for its registry */
+    SCHED_VOUCHED = 1 << 5, /**< endpoint.vouched */
+    SCHED_TOKENS = 1 << 6,  /**< its engine preallocates: free KV tokens decide, when known */
+    SCHED_WILLING = 1 << 7, /**< row: enabled, and by its own report healthy or busy */
+    SCHED_USABLE = 1 << 8,  /**< row: willing and healthy for us */
+    SCHED_LAST_RESORT = 1 << 9, /**< row: willing, down by probes, but up once */
+    SCHED_FULL = 1 << 10,       /**< row: at its limit of requests in flight */
 };
 
 /** The slow half. Borrowed pointers live as long as the snapshot they came from. */
@@ -34,7 +37,7 @@ struct sched_candidate {
     uint64_t weight;   /**< millionths: registry weight x gpu weight, both in thousandths */
     uint64_t hash;     /**< of the authority: the same in every process */
     uint32_t limit;    /**< max_concurrency; 0 = none */
-    uint16_t flags;    /**< enum sched_flag, the first three */
+    uint16_t flags;    /**< enum sched_flag, those without "row:" */
     uint32_t slot, generation;
     uint64_t total_bytes;            /**< endpoint.memory_total_bytes; 0 = unknown */
     const struct endpoint *endpoint; /**< identity */
@@ -44,9 +47,9 @@ struct sched_candidate {
 /** The fast half; a logged decision carries these values. */
 struct sched_row {
     uint64_t free_bytes;   /**< promises subtracted */
-    uint64_t free_tokens;  /**< likewise */
     uint64_t total_bytes;  /**< 0 = unknown */
-    uint64_t total_tokens; /**< known with free_tokens */
+    uint32_t free_tokens;  /**< promises subtracted */
+    uint32_t total_tokens; /**< known with free_tokens */
     uint32_t inflight;     /**< our ledger at this address: what the limit counts */
     uint32_t load; /**< inflight + max(0, reported - our own when it reported); design section 3 */
     uint16_t util_bp;
@@ -74,8 +77,11 @@ void sched_candidate_fill(const struct member *m,
                           struct slice model,
                           struct sched_candidate *out);
 
-/** Any thread. Cost: constant. */
-void sched_row_fill(const struct sched_candidate *c, uint64_t now_ns, struct sched_row *row);
+/** Fill a row for each candidate from its cell. Any thread. Cost: one or two cache lines a row. */
+void sched_rows_fill(const struct sched_candidate *c,
+                     uint32_t n,
+                     uint64_t now_ns,
+                     struct sched_row *rows);
 
 /** What a request needs of memory, in both currencies; 0 = not known, so everything fits. */
 struct sched_need {

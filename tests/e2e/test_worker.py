@@ -125,6 +125,8 @@ def test_embeddings_in_both_encodings_agree(start_worker):
         assert decoded == pytest.approx(vector, abs=1e-8)
     assert floats["usage"]["prompt_tokens"] == 1
     assert len(w.http("POST", "/v1/embeddings", {"input": "x"}).json()["data"][0]["embedding"]) == 256
+    r = w.http("POST", "/v1/embeddings", {"input": ["x"] * 1000, "dimensions": 8192})
+    assert r.status == 400 and r.json()["error"]["param"] == "dimensions"
 
 
 def test_output_length_is_drawn_when_not_asked_for(start_worker):
@@ -382,6 +384,12 @@ def test_status_health_and_metrics_lie_on_demand(start_worker):
     assert 30 <= len(refused) <= 70
     assert all(r.header("Retry-After") == "1" for r in refused)
     assert w.http("GET", "/health").status == 500
+    set_fault(w, "health=hang,metrics=garbage")
+    c = h.RawClient(w.http.addr)
+    c.request("GET", "/health")
+    assert chat(w, max_tokens=1).status == 200
+    assert c.received == b""
+    c.close()
     garbage = w.http("GET", "/metrics").body.decode()
     with pytest.raises(AssertionError):
         h.Metrics(garbage)
@@ -478,6 +486,7 @@ def test_the_drain_time_is_a_limit(start_worker):
     (("--fault", "slow=x"), "--fault"), (("--what",), "--what"), (("--report",), "--report needs a value"),
     (("--host", "example.org"), "--host"), (("--metadata", "novalue"), "--metadata"),
     (("--token", "plain"), "--token"), (("--registry", "ftp://x", "--port", "0"), "--registry"),
+    (("--registry", "http://", "--port", "0"), "--registry"), (("--registry", "http://h/?q", "--port", "0"), "--registry"),
     (("--registry", "http://127.0.0.1:1", "--advertise", "nohost", "--port", "0"), "--advertise"),
 ])
 def test_bad_arguments_are_named(args, words):

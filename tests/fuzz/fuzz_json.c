@@ -73,7 +73,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                    r.trace.hash == whole.trace.hash);
     }
     json_error_t error;
-    json_t *tree = json_loadb((const char *)data, size, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    /* jansson ends the text at a NUL byte, which is never JSON. */
+    bool nul = size > 0 && memchr(data, 0, size) != NULL;
+    json_t *tree =
+        nul ? NULL : json_loadb((const char *)data, size, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     if (tree) {
         /* Only our own limits may refuse what is JSON. */
         FUZZ_CHECK(whole.rc == 0 || whole.trace.deepest == JSON_DEPTH_MAX ||

@@ -200,6 +200,9 @@ static int read_embedding(struct reader *r, json_t *body)
             return refuse(r, "dimensions", "dimensions: expected 1 to %d", ASK_DIMENSIONS_MAX);
         r->ask->dimensions = (uint32_t)d;
     }
+    if (n * r->ask->dimensions > ASK_NUMBERS_MAX)
+        return refuse(r, "dimensions", "dimensions: inputs times dimensions may be at most %d",
+                      ASK_NUMBERS_MAX);
     r->ask->inputs = mem_array(loop_mem(), n, sizeof(uint64_t));
     if (!r->ask->inputs)
         return WEIR_E_NOMEM;

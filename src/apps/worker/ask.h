@@ -12,7 +12,12 @@
 
 enum ask_kind { ASK_CHAT, ASK_COMPLETION, ASK_EMBEDDING };
 
-enum { ASK_INPUTS_MAX = 2048, ASK_DIMENSIONS = 256, ASK_DIMENSIONS_MAX = 8192 };
+enum {
+    ASK_INPUTS_MAX = 2048,
+    ASK_DIMENSIONS = 256,
+    ASK_DIMENSIONS_MAX = 8192,
+    ASK_NUMBERS_MAX = 1 << 20, /**< inputs x dimensions */
+};
 
 /** Fill by ask_parse(), free by ask_fini(). */
 struct ask {

@@ -13,7 +13,7 @@ const char fault_help[] =
     "  status=503:0.1  a tenth of the inference requests get this status (with Retry-After)\n"
     "  die_after=N     the process exits with status 1, undrained, when N requests were answered\n"
     "  metrics=garbage /metrics answers 200 with what is not Prometheus text\n"
-    "  health=500      /health answers this status\n"
+    "  health=500      /health answers this status; health=hang: it is never answered\n"
     "  close_idle=5s   idle connections are closed after this time (--fault only)\n";
 
 static bool count(struct slice value, uint32_t *out)
@@ -73,7 +73,8 @@ static bool item(struct slice name, struct slice value, struct fault *f)
     if (slice_eq(name, SLICE("metrics")))
         return slice_eq(value, SLICE("garbage")) && (f->metrics_garbage = true);
     if (slice_eq(name, SLICE("health")))
-        return http_status(value, &f->health);
+        return slice_eq(value, SLICE("hang")) ? (f->health_hang = true)
+                                              : http_status(value, &f->health);
     if (slice_eq(name, SLICE("close_idle")))
         return num_duration(value, &f->close_idle_ns) == 0 && f->close_idle_ns > 0;
     return false;

@@ -22,6 +22,7 @@ struct fault {
     uint32_t die_after;   /**< the process exits when so many requests were answered */
     bool metrics_garbage;
     unsigned health;        /**< status of /health; 0 = the true one */
+    bool health_hang;       /**< /health is never answered */
     uint64_t close_idle_ns; /**< idle connections are closed; 0 = the default. At the start only */
 };
 

@@ -16,7 +16,7 @@
 #include "loop/log.h"
 
 enum {
-    ANSWER_MAX = 256 << 20,
+    ANSWER_MAX = 64 << 20,
     UNSENT_MAX = 16 << 20, /* a reader that lags behind so far is dropped */
     REQUEST_ID_MAX = 256,
     MEAN_OUTPUT = 200,

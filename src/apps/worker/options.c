@@ -29,7 +29,7 @@ static const char usage[] =
     "  --registry URL        register there, and report\n"
     "  --service NAME        under this service (default)\n"
     "  --report D            between load reports (500ms)\n"
-    "  --ttl D               of the lease (5s)\n"
+    "  --ttl D               of the lease (5s); Weir takes 1s to 1h\n"
     "  --token env:NAME|file:PATH  registry token\n"
     "  --advertise HOST:PORT address others reach it by (the bound one)\n"
     "  --name NAME           its id in the registry and in X-Weir-Worker (the advertised address)\n"

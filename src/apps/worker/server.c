@@ -46,6 +46,8 @@ static void health(struct worker_server *w, struct http_request *r)
 {
     struct engine_stats s = read_stats(w);
 
+    if (w->fault.health_hang)
+        return; /* until its client goes */
     if (w->fault.health)
         jobs_reply(w, r, w->fault.health, NULL, SLICE(""), "");
     else if (s.loading || w->draining)
@@ -223,7 +225,7 @@ void worker_server_sample(struct worker_server *w, struct sample *s)
     s->batch = e.batch;
     s->tokens_per_s = (uint32_t)MIN(e.tokens_per_s + 0.5, (double)UINT32_MAX);
     s->state = REPORTED_HEALTHY;
-    if (w->fault.health >= 400)
+    if (w->fault.health >= 400 || w->fault.health_hang)
         s->state = REPORTED_UNHEALTHY;
     if (e.loading)
         s->state = REPORTED_LOADING;
