@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Install into a fresh folder, build the example against nothing but that, once shared and once static, and run both.
 # usage: run.sh BUILD_DIR EXAMPLE.c CC
 set -eu
