@@ -27,7 +27,8 @@ enum {
     LANE_SPARE_BYTES = 65536, /* larger ones are freed */
     LANE_FREE_MAX = 1024,     /* recycled structs kept per kind */
     POOLS_MAX = 16384,
-    UPSTREAM_IDLE_MAX = 64,       /* idle connections per endpoint and lane */
+    UPSTREAM_IDLE_MAX =
+        512, /* idle connections per endpoint and lane; age ends most of them sooner */
     UPSTREAM_HEAD_MAX = 65536,    /* bytes of a worker's response head */
     REPLAY_MAX = 1 << 20,         /* body bytes kept for a retry */
     HIGH_WATER = 256 * 1024,      /* queued bytes above which the source is paused */
