@@ -10,6 +10,11 @@
 #include "loop/log.h"
 #include "proxy/exchange.h"
 
+enum { LINGER_BYTES = 1 << 20 };
+/* After the last byte was written; and while a slow reader still takes what is queued, without progress. */
+#define LINGER_NS       (2 * NS_PER_S)
+#define LINGER_WRITE_NS (30 * NS_PER_S)
+
 static struct client *client_of(struct net_conn *c)
 {
     return container_of(c, struct client, conn);
@@ -25,14 +30,47 @@ static void bury(struct client *c)
     list_add(&l->dead_clients, &c->node);
 }
 
+/*
+ * Close so that the answer gets there: write what is queued, send FIN, then read and drop until the client's FIN, so
+ * that request bytes still on their way do not reset the answer. net_conn_linger() would do the same, but out of sight:
+ * a drain must know about answers that are not out yet.
+ */
+static void linger(struct client *c)
+{
+    c->closing = true;
+    c->since_ns = loop_now(c->lane->loop);
+    c->linger_queued = net_conn_queued(&c->conn);
+    net_conn_shutdown(&c->conn);
+    net_conn_resume(&c->conn);
+    client_arm(c);
+}
+
+/* Nothing more came of it, or a slow reader still takes something. */
+static void linger_timeout(struct client *c)
+{
+    size_t queued = net_conn_queued(&c->conn);
+
+    if (queued && queued < c->linger_queued) {
+        c->linger_queued = queued;
+        c->since_ns = loop_now(c->lane->loop);
+        client_arm(c);
+    } else {
+        client_close(c, queued ? FATE_ABORT : FATE_KEEP);
+    }
+}
+
 void client_close(struct client *c, enum fate fate)
 {
+    size_t queued = net_conn_queued(&c->conn);
+
     BUG_ON(c->x != NULL);
     if (!net_conn_open(&c->conn)) {
         if (fate != FATE_GONE)
             return; /* on_closed has buried it */
-    } else if (fate == FATE_LINGER) {
-        net_conn_linger(&c->conn);
+    } else if (!c->closing &&
+               ((fate == FATE_LINGER && !c->eof) || (fate != FATE_ABORT && queued))) {
+        linger(c);
+        return;
     } else if (fate == FATE_ABORT) {
         net_conn_abort(&c->conn);
     } else {
@@ -47,6 +85,8 @@ static uint64_t due_at(const struct client *c)
 
     if (c->x)
         return exchange_due(c->x);
+    if (c->closing)
+        return c->since_ns + (net_conn_queued(&c->conn) ? LINGER_WRITE_NS : LINGER_NS);
     uint64_t after = c->in_head ? limits->header_read_ns : limits->idle_ns;
     return after ? c->since_ns + after : 0;
 }
@@ -88,6 +128,8 @@ static void on_timer(struct loop_timer *t)
     }
     if (c->x) {
         exchange_timeout(c->x);
+    } else if (c->closing) {
+        linger_timeout(c);
     } else if (c->in_head) {
         struct error_answer e = {.code = REJECT_REQUEST_TIMEOUT};
         answer_unread(c, &e);
@@ -99,7 +141,7 @@ static void on_timer(struct loop_timer *t)
 void client_after(struct client *c, enum fate fate)
 {
     if (fate != FATE_KEEP || c->eof || !net_conn_open(&c->conn)) {
-        client_close(c, fate);
+        client_close(c, fate == FATE_KEEP ? FATE_LINGER : fate);
         return;
     }
     c->in_head = false;
@@ -166,9 +208,15 @@ static size_t on_data(struct net_conn *nc, const char *p, size_t n)
     struct client *c = client_of(nc);
     size_t used = 0;
 
+    if (c->closing) {
+        c->dropped += n;
+        if (c->dropped > LINGER_BYTES)
+            client_close(c, FATE_KEEP);
+        return n;
+    }
     if (c->x)
         c->since_ns = loop_now(c->lane->loop);
-    while (net_conn_open(nc)) {
+    while (net_conn_open(nc) && !c->closing) {
         if (c->x && (!c->x->complete || c->x->discard)) {
             if (used == n)
                 break;
@@ -186,6 +234,8 @@ static size_t on_data(struct net_conn *nc, const char *p, size_t n)
             used += took;
         }
     }
+    if (c->closing)
+        return n;
     if (net_conn_open(nc))
         client_arm(c);
     return used;
@@ -198,14 +248,20 @@ static void on_eof(struct net_conn *nc)
     c->eof = true;
     if (c->x)
         exchange_client_eof(c->x);
-    else
+    else if (!c->closing || net_conn_queued(nc) == 0)
         client_close(c, FATE_KEEP);
 }
 
 static void on_drained(struct net_conn *nc)
 {
-    struct exchange *x = client_of(nc)->x;
+    struct client *c = client_of(nc);
+    struct exchange *x = c->x;
 
+    if (c->closing) {
+        c->since_ns = loop_now(c->lane->loop);
+        if (c->eof)
+            client_close(c, FATE_KEEP);
+    }
     if (!x || !x->up || x->state != X_RELAY)
         return;
     x->stall_ns = 0;
@@ -252,7 +308,8 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer)
     static struct log_limit limit;
     const struct limits *limits = &l->proxy->routing->limits;
     struct client *c = client_new(l);
-    bool full = stat_get(&l->stats.connections) >= l->proxy->connections_max;
+    uint64_t open = stat_get(&l->stats.connections);
+    uint64_t max = l->proxy->connections_max;
     uint64_t missed;
 
     if (!c) {
@@ -272,7 +329,7 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer)
         client_close(c, FATE_GONE);
         return;
     }
-    if (!full) {
+    if (open < max) {
         client_arm(c);
         return;
     }
@@ -281,6 +338,10 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer)
         log_warn("proxy",
                  "connection limit of %u per loop reached: refusing (said %llu times less)",
                  l->proxy->connections_max, (unsigned long long)missed);
+    /* Being polite takes a descriptor for a moment: not for everybody in a flood. */
     struct error_answer e = {.code = REJECT_OVERLOADED};
-    answer_unread(c, &e);
+    if (open < max + max / 8 + 1)
+        answer_unread(c, &e);
+    else
+        client_close(c, FATE_KEEP);
 }

@@ -307,7 +307,7 @@ void exchange_client_eof(struct exchange *x)
     /* After a whole request a FIN means gone, unless the route knows clients that end their request so. */
     if (x->complete && x->route && x->route->half_close == HALF_CLOSE_KEEP)
         return;
-    exchange_end(x, OUTCOME_CLIENT_GONE, FATE_KEEP);
+    exchange_end(x, OUTCOME_CLIENT_GONE, FATE_ABORT);
 }
 
 /* ---- times ---- */

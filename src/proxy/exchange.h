@@ -150,6 +150,9 @@ struct client {
     struct loop_timer timer; /**< lazy: at or before the earliest due time */
     uint64_t since_ns;       /**< start of the present phase: idle, head, body silence */
     uint32_t scanned;        /**< bytes of an incomplete head known to hold no new line end */
+    size_t dropped;          /**< bytes read and dropped while closing */
+    size_t linger_queued;    /**< bytes it had to take at the last look */
+    bool closing : 1;        /**< politely: FIN is sent or will be, what still comes is dropped */
     bool in_head : 1;        /**< part of a head was received */
     bool eof : 1;            /**< the client sent FIN */
 };

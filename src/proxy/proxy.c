@@ -131,11 +131,12 @@ void proxy_offer(struct proxy *p, struct cell *cell)
 
 /* ---- upkeep and drain ---- */
 
+/* Idle ones, and those that have their answer; not those that are still to take or to send something. */
 static void close_idle_clients(struct lane *l)
 {
     weir_list_foreach_safe (n, &l->clients) {
         struct client *c = container_of(n, struct client, node);
-        if (!c->x && !c->in_head)
+        if (!c->x && !c->in_head && net_conn_queued(&c->conn) == 0 && c->dropped == 0)
             client_close(c, FATE_KEEP);
     }
 }
@@ -161,8 +162,10 @@ static void drain_step(struct lane *l)
             else
                 exchange_end(x, OUTCOME_UPSTREAM_ABORTED, FATE_ABORT);
         }
-        weir_list_foreach_safe (n, &l->clients)
-            client_close(container_of(n, struct client, node), FATE_KEEP);
+        weir_list_foreach_safe (n, &l->clients) {
+            struct client *c = container_of(n, struct client, node);
+            client_close(c, net_conn_queued(&c->conn) ? FATE_ABORT : FATE_KEEP);
+        }
     }
     /* As long as any answer is under way, open connections may still bring requests. */
     if (proxy_active(p) == 0)

@@ -621,6 +621,7 @@ def test_the_limit_is_never_passed_and_the_queue_is_served(start):
     for c in clients:
         c.post()
     wait_until("36 to wait", lambda: p.stats()["waiting"] == 36)
+    wait_until("four at work", lambda: now[0] == 4)
     for _ in range(40):
         go.release()
     assert [c.answer().status for c in clients] == [200] * 40

@@ -309,8 +309,8 @@ int main(int argc, char **argv)
 
     signal(SIGPIPE, SIG_IGN);
     if (sched_policy_named(SLICE("least_request"), &app.policy) != 0 ||
-        loop_new(&app.control) != 0 || loop_new(&app.control) != 0 ||
-        fleet_new(&fo, &app.fleet) != 0 || net_addr_literal(SLICE("127.0.0.1"), 0, &listen) != 0)
+        loop_new(&app.control) != 0 || fleet_new(&fo, &app.fleet) != 0 ||
+        net_addr_literal(SLICE("127.0.0.1"), 0, &listen) != 0)
         die("start");
     defaults();
     for (int i = 1; i + 1 < argc; i += 2)

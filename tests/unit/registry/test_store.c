@@ -252,12 +252,12 @@ static void preserved_keys_set_the_beat_rules(void **state)
     assert_int_equal(store_next_due(&w.store), S(3));
     reg.metadata = bad;
     reg.n_metadata = 1;
-    assert_int_equal(store_nacos_register(&w.store, &reg, S(1), &r), WEIR_E_INVALID);
+    assert_int_equal(store_nacos_register(&w.store, &reg, S(1), &r), WEIR_E_RANGE);
     assert_int_equal(r->timeout_ms, 3000);
     assert_int_equal(store_next_due(&w.store), S(3));
     store_expire(&w.store, S(6));
     assert_int_equal(w.store.n, 0);
-    assert_int_equal(store_nacos_register(&w.store, &reg, S(7), &r), WEIR_E_INVALID);
+    assert_int_equal(store_nacos_register(&w.store, &reg, S(7), &r), WEIR_E_RANGE);
     assert_int_equal(w.store.n, 0);
     close_world(&w);
 }
