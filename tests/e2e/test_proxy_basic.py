@@ -728,7 +728,7 @@ def test_endpoints_come_and_go_under_load(start):
     threads = [threading.Thread(target=load) for _ in range(12)]
     for t in threads:
         t.start()
-    for i in range(150):
+    for i in range(500):
         u = ups[1 + i % 3]
         assert p.command(f"remove {u.addr}") == "removed"
         assert p.command(f"add {u.addr},model=m,limit={1 + i % 3}") == "added"
