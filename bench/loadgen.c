@@ -365,9 +365,13 @@ static void report(void)
         ",\"errors_connect\":%llu,\"errors_status\":%llu,\"bad_status\":%d,\"errors_broken\":%llu",
         (unsigned long long)run.errors_connect, (unsigned long long)run.errors_status,
         run.bad_status, (unsigned long long)run.errors_broken);
-    printf(",\"unsent\":%llu,\"reconnects\":%llu,\"bytes\":%llu,\"events\":%llu,\"events_total\":%"
+    unsigned open = 0;
+    for (unsigned i = 0; i < opt.connections; i++)
+        open += run.conns[i].busy && run.conns[i].measured;
+    printf(",\"open\":%u,\"unsent\":%llu,\"reconnects\":%llu,\"bytes\":%llu,\"events\":%llu,"
+           "\"events_total\":%"
            "llu,\"events_per_read\":%.3f,",
-           (unsigned long long)unsent, (unsigned long long)run.reconnects,
+           open, (unsigned long long)unsent, (unsigned long long)run.reconnects,
            (unsigned long long)run.bytes, (unsigned long long)run.events,
            (unsigned long long)run.events_total, perread);
     hist_json(&run.latency, "latency_us", stdout);

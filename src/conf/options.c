@@ -139,8 +139,8 @@ static const struct conf_option policy_options[] = {
 SECTION("policies.<name>", raw_policy, policy_options);
 
 static const struct conf_option match_options[] = {
-    {.key = "path", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, path), .max = TEXT_MAX, .fallback = "/**",
-     .doc = "An exact path, or a prefix that ends in **."},
+    {.key = "path", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, path), .max = TEXT_MAX, .fallback = "/v1/**",
+     .doc = "An exact path, or a prefix that ends in **. What no route takes is 404: a worker's own /metrics or control paths are not offered to clients unless a route says so."},
 };
 SECTION("routes[].match", raw_route, match_options);
 

@@ -80,9 +80,8 @@ struct cell {
     atomic_ullong
         sample_count; /**< samples published so far; lets a reservation see "a newer sample" cheaply */
 
-    atomic_ullong last_progress_ns; /**< last upstream byte seen by any loop, monotonic */
-    atomic_uint
-        consecutive_failures; /**< connect failures and answers that broke off, since the last success */
+    atomic_ullong last_progress_ns;   /**< last upstream byte seen by any loop, monotonic */
+    atomic_uint consecutive_failures; /**< connect failures since the last success */
 
     /** How many pools have waiters that this endpoint might serve; kept by sched/pool.c. A hint for releases. */
     atomic_uint waiting_pools;

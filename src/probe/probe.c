@@ -28,6 +28,7 @@ struct target {
     uint32_t slot, generation;
     char *base; /* http://host:port */
     bool wants_models;
+    bool asked;            /* its first model list came, or did not */
     bool seen;             /* in the snapshot being followed */
     bool health_is_models; /* /health is unknown there */
     uint32_t rounds;
@@ -115,19 +116,21 @@ static int start_fetch(
 static void on_models(void *ctx, const struct fetch_result *r)
 {
     struct target *t = ctx;
+    struct prober *p = t->prober;
     struct arena a;
-    struct model_ref *models;
-    uint32_t n;
+    struct model_ref *models = NULL;
+    uint32_t n = 0;
 
     t->models = NULL;
-    if (r->error || r->status != 200)
-        return;
+    t->asked = true;
     arena_init(&a, loop_mem(), MODELS_MEMORY);
-    int rc = probe_models_list(r->body, &a, &models, &n);
-    if (rc == 0)
-        t->prober->o.on_models(t->prober->o.ctx, t->slot, t->generation, models, n);
-    else
-        log_warn("probe", "%s/v1/models is no model list: %s", t->base, err_text(rc));
+    if (!r->error && r->status == 200) {
+        int rc = probe_models_list(r->body, &a, &models, &n);
+        if (rc)
+            log_warn("probe", "%s/v1/models is no model list: %s", t->base, err_text(rc));
+    }
+    /* May drop t. */
+    p->o.on_models(p->o.ctx, t->slot, t->generation, models, n);
     arena_fini(&a);
 }
 
@@ -220,6 +223,17 @@ static int add(struct prober *p, const struct endpoint *e)
     p->by_slot[t->slot] = t;
     loop_timer_set(p->o.loop, &t->timer, 0);
     return 0;
+}
+
+uint32_t prober_unasked(const struct prober *p)
+{
+    uint32_t n = 0;
+
+    weir_list_foreach (node, &p->targets) {
+        const struct target *t = container_of(node, struct target, node);
+        n += t->wants_models && !t->asked;
+    }
+    return n;
 }
 
 int prober_sync(struct prober *p, const struct snapshot *s)

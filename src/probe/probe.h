@@ -33,7 +33,8 @@ struct probe_options {
     /** One check ended. @param why words for a log line, never NULL. */
     void (*on_health)(
         void *ctx, uint32_t slot, uint32_t generation, enum probe_verdict verdict, const char *why);
-    /** The models an endpoint lists; only for endpoints without models of their own. All borrowed. */
+    /** The models an endpoint lists; only for endpoints without models of their own. n is 0 when it gave no
+     * list. All borrowed. */
     void (*on_models)(
         void *ctx, uint32_t slot, uint32_t generation, const struct model_ref *models, uint32_t n);
 };
@@ -48,5 +49,11 @@ void prober_free(struct prober *p);
  * Cost: O(endpoints).
  */
 int prober_sync(struct prober *p, const struct snapshot *s) MUST_CHECK;
+
+/**
+ * How many endpoints still have to say, for the first time, which models they serve. An answer of any kind counts, and
+ * so does none within the timeout.
+ */
+uint32_t prober_unasked(const struct prober *p);
 
 #endif /* WEIR_PROBE_PROBE_H */

@@ -17,7 +17,7 @@ enum {
     NACOS_PARAMS_MAX = 64,
     NACOS_TARGETS_MAX = 1024, /**< instances of one metadata batch */
     NACOS_NAMESPACE_MAX = 128,
-    NACOS_SERVICE_MAX = 512,
+    NACOS_SERVICE_MAX = 512, /**< bytes of the grouped name */
     NACOS_GROUP_MAX = 128,
     NACOS_CLUSTER_MAX = 64,
     NACOS_HOST_MAX = 255,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file Records and services: making, finding, removing. Edits and leases of what is there: store_lease.c.
+ * @file Records: registering, finding, removing, restoring. Making one: record.c; edits and leases: store_lease.c.
  *
  * Order of every registration: build the new record aside, hook it in (all that can run out of memory), ask the sink,
  * and only then let go of the old one. A refusal takes the same steps back.
@@ -8,8 +8,6 @@
 #include "registry/store_priv.h"
 
 #include "base/bug.h"
-
-enum { RECORD_TEXT_MAX = 4 << 20, KEY_MAX = 2048 };
 
 static bool due_before(const struct heap_node *a, const struct heap_node *b)
 {
@@ -27,59 +25,6 @@ void store_init(struct store *s, const struct store_options *o)
     list_init(&s->records);
     list_init(&s->services);
     heap_init(&s->due, o->mem, due_before);
-}
-
-/* --- keys --- */
-
-/** Text of a lookup key, put together on the stack. */
-struct key_text {
-    char p[KEY_MAX];
-    size_t n;
-    bool over;
-};
-
-static void key_add(struct key_text *k, struct slice s)
-{
-    if (s.n > sizeof(k->p) - k->n) {
-        k->over = true;
-        return;
-    }
-    if (s.n)
-        memcpy(k->p + k->n, s.p, s.n);
-    k->n += s.n;
-}
-
-static struct slice key_slice(const struct key_text *k)
-{
-    return slice_of(k->p, k->n);
-}
-
-static void service_key(struct key_text *k, struct slice ns, struct slice grouped)
-{
-    k->n = 0;
-    k->over = false;
-    key_add(k, ns);
-    key_add(k, SLICE("\n"));
-    key_add(k, grouped);
-}
-
-static void
-nacos_key(struct key_text *k, struct slice ns, struct slice grouped, struct slice address)
-{
-    service_key(k, ns, grouped);
-    key_add(k, SLICE("\n"));
-    key_add(k, address);
-}
-
-void store_address(struct buf *out, struct slice host, uint16_t port)
-{
-    bool v6 = slice_find(host, ':') < host.n;
-
-    if (v6)
-        buf_put_char(out, '[');
-    buf_put_slice(out, host);
-    buf_put_str(out, v6 ? "]:" : ":");
-    buf_put_u64(out, port);
 }
 
 /* --- looking up --- */
@@ -128,237 +73,6 @@ store_find_nacos(const struct store *s, struct slice ns, struct slice grouped, s
         pos = pos->next;
     } while (pos != &first->same_address);
     return NULL;
-}
-
-struct service *store_service(const struct store *s, struct slice ns, struct slice grouped)
-{
-    struct key_text k;
-
-    service_key(&k, ns, grouped);
-    return k.over ? NULL : map_get(&s->by_service, key_slice(&k));
-}
-
-/* --- services --- */
-
-static int service_get(struct store *s, struct slice ns, struct slice grouped, struct service **out)
-{
-    struct key_text k;
-
-    service_key(&k, ns, grouped);
-    if (k.over)
-        return WEIR_E_INVALID;
-    *out = map_get(&s->by_service, key_slice(&k));
-    if (*out)
-        return 0;
-    struct service *v = mem_zalloc(s->o.mem, sizeof(*v));
-    char *key = mem_strdup(s->o.mem, key_slice(&k));
-    if (v && key) {
-        v->key = slice_of(key, k.n);
-        v->ns = slice_of(key, ns.n);
-        v->grouped = slice_of(key + ns.n + 1, grouped.n);
-        list_init(&v->links);
-        if (map_put(&s->by_service, v->key, v) == 0) {
-            list_add(&s->services, &v->node);
-            *out = v;
-            return 0;
-        }
-    }
-    mem_free(s->o.mem, key);
-    mem_free(s->o.mem, v);
-    return WEIR_E_NOMEM;
-}
-
-static void service_free(struct store *s, struct service *v)
-{
-    map_del(&s->by_service, v->key);
-    list_del(&v->node);
-    mem_free(s->o.mem, (char *)(uintptr_t)v->key.p);
-    mem_free(s->o.mem, v);
-}
-
-static void service_release(struct store *s, struct service *v)
-{
-    if (list_empty(&v->links) && !v->kept)
-        service_free(s, v);
-}
-
-int store_service_put(struct store *s,
-                      struct slice ns,
-                      struct slice grouped,
-                      double protect_threshold,
-                      struct service **out)
-{
-    int rc = service_get(s, ns, grouped, out);
-
-    if (rc)
-        return rc;
-    (*out)->kept = true;
-    if (protect_threshold >= 0)
-        (*out)->protect_threshold = protect_threshold;
-    store_event(s, STORE_NOTED, NULL, REASON_NONE);
-    return 0;
-}
-
-int store_service_delete(struct store *s, struct slice ns, struct slice grouped)
-{
-    struct service *v = store_service(s, ns, grouped);
-
-    if (!v)
-        return WEIR_E_NOTFOUND;
-    if (!list_empty(&v->links))
-        return WEIR_E_EXISTS;
-    service_free(s, v);
-    store_event(s, STORE_NOTED, NULL, REASON_NONE);
-    return 0;
-}
-
-/* --- making a record --- */
-
-static int copy_kv(struct arena *a, const struct kv *from, uint32_t n, const struct kv **out)
-{
-    struct kv *to = arena_array(a, n, sizeof(*to));
-
-    if (!to)
-        return WEIR_E_NOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        if (arena_slice(a, from[i].key, &to[i].key) || arena_slice(a, from[i].value, &to[i].value))
-            return WEIR_E_NOMEM;
-    *out = to;
-    return 0;
-}
-
-static int copy_models(struct arena *a, struct instance *i)
-{
-    struct model_ref *to = arena_array(a, i->n_models, sizeof(*to));
-
-    if (!to)
-        return WEIR_E_NOMEM;
-    for (uint32_t m = 0; m < i->n_models; m++) {
-        to[m].max_model_len = i->models[m].max_model_len;
-        if (arena_slice(a, i->models[m].id, &to[m].id) ||
-            arena_slice(a, i->models[m].version, &to[m].version) ||
-            arena_slice(a, i->models[m].lora_base, &to[m].lora_base))
-            return WEIR_E_NOMEM;
-    }
-    i->models = to;
-    return 0;
-}
-
-static int copy_devices(struct arena *a, struct instance *i)
-{
-    struct device *to = arena_array(a, i->n_devices, sizeof(*to));
-
-    if (!to)
-        return WEIR_E_NOMEM;
-    for (uint32_t d = 0; d < i->n_devices; d++) {
-        to[d].memory_total_bytes = i->devices[d].memory_total_bytes;
-        if (arena_slice(a, i->devices[d].uuid, &to[d].uuid) ||
-            arena_slice(a, i->devices[d].type, &to[d].type))
-            return WEIR_E_NOMEM;
-    }
-    i->devices = to;
-    return 0;
-}
-
-/** Replace every borrowed text of *i except metadata and key by a copy in the arena. */
-static int copy_instance(struct arena *a, struct instance *i)
-{
-    struct slice *services = arena_array(a, i->n_services, sizeof(*services));
-
-    if (!services)
-        return WEIR_E_NOMEM;
-    for (uint32_t k = 0; k < i->n_services; k++)
-        if (arena_slice(a, i->services[k], &services[k]))
-            return WEIR_E_NOMEM;
-    i->services = services;
-    if (copy_models(a, i) || copy_devices(a, i) || copy_kv(a, i->labels, i->n_labels, &i->labels) ||
-        arena_slice(a, i->id, &i->id) || arena_slice(a, i->host, &i->host) ||
-        arena_slice(a, i->region, &i->region) || arena_slice(a, i->zone, &i->zone) ||
-        arena_slice(a, i->cluster, &i->cluster))
-        return WEIR_E_NOMEM;
-    return 0;
-}
-
-/** The concatenation, in the arena. */
-static int join(struct arena *a, const struct slice *parts, unsigned n, struct slice *out)
-{
-    size_t size = 0;
-
-    for (unsigned i = 0; i < n; i++)
-        size += parts[i].n;
-    char *p = arena_alloc(a, size + 1);
-    if (!p)
-        return WEIR_E_NOMEM;
-    *out = slice_of(p, size);
-    for (unsigned i = 0; i < n; i++) {
-        if (parts[i].n)
-            memcpy(p, parts[i].p, parts[i].n);
-        p += parts[i].n;
-    }
-    *p = '\0';
-    return 0;
-}
-
-static int name_address(struct record *r)
-{
-    struct buf b;
-
-    buf_init(&b, r->text.mem, KEY_MAX);
-    store_address(&b, r->instance.host, r->instance.port);
-    int rc = b.err ? b.err : arena_slice(&r->text, buf_slice(&b), &r->address);
-    buf_fini(&b);
-    return rc;
-}
-
-static int
-set_metadata(struct store *s, struct record *r, const struct instance *in, enum meta_writer writer)
-{
-    bool visible;
-    int rc = meta_merge(s->o.mem, NULL, in->metadata, in->n_metadata, writer, &r->meta, &visible);
-
-    r->instance.metadata = r->meta ? r->meta->kv : NULL;
-    r->instance.n_metadata = r->meta ? r->meta->n_kv : 0;
-    return rc;
-}
-
-/** A record outside of every table. */
-static int
-record_new(struct store *s, enum record_kind kind, const struct instance *in, struct record **out)
-{
-    struct record *r = mem_zalloc(s->o.mem, sizeof(*r));
-
-    if (!r)
-        return WEIR_E_NOMEM;
-    r->kind = kind;
-    r->instance = *in;
-    arena_init(&r->text, s->o.mem, RECORD_TEXT_MAX);
-    list_init(&r->node);
-    list_init(&r->same_address);
-    r->ephemeral = true;
-    r->client_weight = in->weight;
-    r->client_enabled = in->enabled;
-    r->interval_ms = NACOS_BEAT_INTERVAL_MS;
-    r->timeout_ms = NACOS_BEAT_TIMEOUT_MS;
-    r->delete_ms = NACOS_DELETE_TIMEOUT_MS;
-    int rc = copy_instance(&r->text, &r->instance);
-    if (!rc)
-        rc = name_address(r);
-    if (!rc)
-        rc = set_metadata(s, r, in, kind == RECORD_NACOS ? META_CLIENT : META_OPERATOR);
-    if (rc) {
-        record_free(s, r);
-        return rc;
-    }
-    *out = r;
-    return 0;
-}
-
-void record_free(struct store *s, struct record *r)
-{
-    arena_fini(&r->text);
-    mem_free(s->o.mem, r->meta);
-    mem_free(s->o.mem, r->cluster);
-    mem_free(s->o.mem, r);
 }
 
 /* --- hooking it in --- */
@@ -506,7 +220,7 @@ static int name_native(struct record *r)
         r->instance.id = r->address;
     struct slice parts[] = {SLICE("native/"), r->instance.id};
     r->map_key = r->instance.id;
-    return join(&r->text, parts, ARRAY_LEN(parts), &r->instance.key);
+    return record_join_key(r, parts, ARRAY_LEN(parts));
 }
 
 static void inherit_load(struct record *r, const struct record *old)
@@ -593,10 +307,10 @@ static int name_nacos(struct record *r, struct slice ns, struct slice grouped)
 {
     struct slice key[] = {ns, SLICE("\n"), grouped, SLICE("\n"), r->address};
     struct slice told[] = {SLICE("nacos/"), ns, SLICE("/"), grouped, SLICE("/"), r->address};
-    int rc = join(&r->text, key, ARRAY_LEN(key), &r->map_key);
+    int rc = record_join(&r->text, key, ARRAY_LEN(key), &r->map_key);
 
     r->instance.id = r->address;
-    return rc ? rc : join(&r->text, told, ARRAY_LEN(told), &r->instance.key);
+    return rc ? rc : record_join_key(r, told, ARRAY_LEN(told));
 }
 
 /** "llm" for DEFAULT_GROUP, else the grouped name. */

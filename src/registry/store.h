@@ -190,7 +190,7 @@ struct nacos_write {
 
 /**
  * Register, or merge into what lives there.
- * @return 0, WEIR_E_UNSUPPORTED (the service is of the other type), WEIR_E_INVALID (beat rules in the metadata contradict
+ * @return 0, WEIR_E_UNSUPPORTED (the service is of the other type), WEIR_E_RANGE (beat rules in the metadata contradict
  * each other), WEIR_E_FULL, WEIR_E_NOMEM, or the sink's error; then nothing changed.
  */
 int store_nacos_register(struct store *s,

@@ -52,7 +52,7 @@ int beat_rules(struct record *r, const struct kv *metadata, uint32_t n)
         rule(metadata, n, SLICE("preserved.ip.delete.timeout"), NACOS_DELETE_TIMEOUT_MS);
 
     if (timeout < interval || gone < interval)
-        return WEIR_E_INVALID;
+        return WEIR_E_RANGE;
     r->interval_ms = interval;
     r->timeout_ms = timeout;
     r->delete_ms = gone;

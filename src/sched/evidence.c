@@ -22,7 +22,7 @@ void sched_saw_progress(struct cell *c, uint64_t now_ns)
 bool sched_saw_connect_failure(struct cell *c)
 {
     atomic_fetch_add_explicit(&c->failures_total, 1, memory_order_relaxed);
-    if (atomic_fetch_add(&c->consecutive_failures, 1) + 1 != SCHED_REFUSED_AFTER)
+    if (atomic_fetch_add(&c->consecutive_failures, 1) + 1 < SCHED_REFUSED_AFTER)
         return false;
     atomic_fetch_or(&c->health_flags, HEALTH_REFUSED);
     return atomic_exchange(&c->health, HEALTH_DOWN) != HEALTH_DOWN;
@@ -31,5 +31,4 @@ bool sched_saw_connect_failure(struct cell *c)
 void sched_saw_failure(struct cell *c)
 {
     atomic_fetch_add_explicit(&c->failures_total, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&c->consecutive_failures, 1, memory_order_relaxed);
 }

@@ -12,17 +12,15 @@
 #include "model/policy_t.h"
 #include "sched/row.h"
 
+enum { SCHED_EXCLUDE_MAX = 8, SCHED_ROWS_MAX = 4096 /**< most members of one pool */ };
+
 /** Endpoints that were tried already. */
-enum { SCHED_EXCLUDE_MAX = 8 };
 struct sched_exclude {
     uint32_t n;
     struct {
         uint32_t slot, generation;
     } tried[SCHED_EXCLUDE_MAX];
 };
-
-/** Most members of one pool. */
-enum { SCHED_ROWS_MAX = 4096 };
 
 /** The last share computed for a row and from which utilization: reports are rare, picks are not. */
 struct sched_memo {

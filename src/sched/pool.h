@@ -54,7 +54,10 @@ int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out) 
 /** The queue must be empty. NULL is allowed. */
 void sched_pool_free(struct sched_pool *p);
 
-/** Another policy or queue size. Waiters stay, also those beyond a smaller size. On failure nothing changed. */
+/**
+ * Another policy or queue size. Waiters stay, also those beyond a smaller size. Refresh with the current
+ * snapshot first: it looks at the members' endpoints. On failure nothing changed.
+ */
 int sched_pool_reconfigure(struct sched_pool *p,
                            const struct policy *policy,
                            const struct route_queue *queue) MUST_CHECK;

@@ -10,6 +10,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import weir_harness as h    # noqa: E402
 
 
+def pytest_sessionstart(session):
+    if not os.access(h.BIN, os.X_OK):
+        pytest.exit(f"{h.BIN} is not there: build it, or set WEIR_BIN", returncode=3)
+
+
 class Keeper:
     """Ends what a test started, last first; the first complaint is raised, none is lost."""
 

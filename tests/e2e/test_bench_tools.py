@@ -46,7 +46,7 @@ def test_closed_loop_counts_what_the_backend_answered(backend):
 def test_open_loop_plans_exactly_rate_times_time(backend):
     got = loadgen(backend(), "--connections", 16, "--rate", 200, "--seconds", 0.5, "--warmup", 0.1)
     assert got["errors"] == 0
-    assert got["requests"] + got["unsent"] in range(98, 102)    # 100, less what was in flight at the end
+    assert got["requests"] + got["unsent"] + got["open"] in (99, 100, 101)  # the window's edges may cut one
 
 
 def test_a_stall_is_charged_to_every_request_it_delayed(upstream):

@@ -120,12 +120,13 @@ def test_npm_nacos(weir):
     """Register, subscribe, see changes, deregister: the HTTP-era SDK finds a Nacos it knows."""
     seen = node("nacos_client.js", SERVER="%s:%d" % weir.registry)
     assert seen["version"] == pinned("nacos")
-    assert seen["metadata"] == {"7001": {"model_id": "m", "gpu_type": "A100", "team": "blue"},
-                                "7002": {"model_id": "m", "gpu_type": "T4"}}
+    live = {"current_requests": "0"}        # Weir's own, beside what was registered
+    assert seen["metadata"] == {"7001": {"model_id": "m", "gpu_type": "A100", "team": "blue", **live},
+                                "7002": {"model_id": "m", "gpu_type": "T4", **live}}
     assert seen["healthy"] == [True, True]
     assert seen["status"] == "UP"
-    assert seen["ports"][-1] == []
-    assert [7001] in seen["ports"] and [7001, 7002] in seen["ports"] and [7002] in seen["ports"]
+    assert seen["ports"] == [[7001], [7001, 7002], [7002]]
+    assert nacos(weir.registry_http, "GET", "instance/list", serviceName="chat").json()["hosts"] == []
 
 
 def test_python_nacos(weir):

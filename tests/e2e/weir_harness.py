@@ -506,6 +506,13 @@ class Request:
     def json(self):
         return json.loads(self.body)
 
+    def asks(self, key):
+        """The value of a key of the body; None when the body is no JSON object."""
+        try:
+            return self.json().get(key)
+        except (ValueError, AttributeError):
+            return None
+
     def header(self, name):
         values = [v for k, v in self.headers if k.lower() == name.lower()]
         return ", ".join(values) if values else None
@@ -556,8 +563,7 @@ class UpstreamConn(Wire):
 
     def answer(self, request, text="hello"):
         """What an OpenAI-like server says to this request."""
-        model = json.loads(request.body).get("model", "") if request.body[:1] == b"{" else ""
-        self.respond(200, {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model,
+        self.respond(200, {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.asks("model"),
                            "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
                                         "finish_reason": "stop"}],
                            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}})
@@ -584,7 +590,7 @@ class UpstreamConn(Wire):
 
 
 def answer_at_once(conn, request):
-    if request.body[:1] == b"{" and json.loads(request.body).get("stream"):
+    if request.asks("stream"):
         conn.start_stream()
         for word in ("one", "two"):
             conn.sse_event({"choices": [{"index": 0, "delta": {"content": word}}]})

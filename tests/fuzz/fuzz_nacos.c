@@ -80,8 +80,11 @@ static void check_values(struct arena *a, struct slice text)
         FUZZ_CHECK(nacos_group_of(grouped).n > 0 && nacos_name_of(grouped).n > 0);
         FUZZ_CHECK(nacos_group_of(grouped).n + 2 + nacos_name_of(grouped).n == grouped.n);
     }
-    const struct nacos_host_view view = {
-        .grouped = grouped, .host = host, .port = port, .weight = weight, .cluster = SLICE("DEFAULT")};
+    const struct nacos_host_view view = {.grouped = grouped,
+                                         .host = host,
+                                         .port = port,
+                                         .weight = weight,
+                                         .cluster = SLICE("DEFAULT")};
     const struct nacos_list_view list = {.grouped = grouped, .clusters = text};
     buf_init(&out, a->mem, SIZE_MAX / 2);
     nacos_write_list_begin(&out, &list);

@@ -141,7 +141,7 @@ int check_main(int argc, char **argv)
     int rc = 0;
 
     if (!parse_arguments(argc, argv, &o))
-        return 1;
+        return 2;
     buf_init(&out, loop_mem(), OUTPUT_MAX);
     if (o.help)
         rc = buf_put_str(&out, help);

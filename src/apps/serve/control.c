@@ -101,39 +101,69 @@ static int on_sample(void *ctx, uint16_t source, struct slice key, const struct 
     return 0;
 }
 
+/*
+ * A source has told all it has, but a static URL without models says nothing until it was asked: its models could be
+ * what a client wants, so "not found" would be wrong. The source counts as synced when all were asked once.
+ */
+static void settle_synced(struct control *c)
+{
+    bool unasked = c->prober && prober_unasked(c->prober) > 0;
+
+    for (uint16_t i = 0; i < c->n_sources; i++) {
+        if (!c->told[i] || (unasked && i != c->source_registry))
+            continue;
+        c->told[i] = false;
+        fleet_synced(c->fleet, i);
+        schedule_build(c, i);
+    }
+}
+
 static void on_synced(void *ctx, uint16_t source)
 {
     struct control *c = ctx;
 
-    fleet_synced(c->fleet, source);
+    c->told[source] = true;
     schedule_build(c, source);
+    if (!loop_timer_active(&c->build))
+        loop_timer_set(c->loop, &c->build, 0);
 }
 
-void control_publish(struct control *c)
+/* @return false when the last snapshot must stay. */
+static bool build_and_swap(struct control *c)
 {
-    uint64_t now = loop_now(c->loop);
     const struct snapshot *s;
 
-    int rc = fleet_build(c->fleet, now, &s);
+    int rc = fleet_build(c->fleet, loop_now(c->loop), &s);
     if (rc) {
         log_error("control", "cannot build a snapshot, the last one stays: %s", err_text(rc));
-        loop_timer_set(c->loop, &c->build, now + NS_PER_S);
-        return;
+        loop_timer_set(c->loop, &c->build, loop_now(c->loop) + NS_PER_S);
+        return false;
     }
-    c->built_ns = now;
-    for (uint16_t i = 0; i < c->n_sources; i++) {
-        if (!c->pending_since_ns[i])
-            continue;
-        c->sources[i].delay_seconds = (double)(loop_clock() - c->pending_since_ns[i]) / 1e9;
-        c->pending_since_ns[i] = 0;
-    }
+    c->built_ns = loop_now(c->loop);
     if (s == c->snapshot)
-        return;
+        return true;
     c->snapshot = s;
     if (c->proxy)
         proxy_publish(c->proxy, s);
     if (c->prober && prober_sync(c->prober, s) != 0)
         log_error("control", "out of memory: some endpoints are not checked");
+    return true;
+}
+
+void control_publish(struct control *c)
+{
+    /* Only when the prober knows the new endpoints can it say whether all were asked; that may change "synced". */
+    if (!build_and_swap(c))
+        return;
+    settle_synced(c);
+    if (fleet_dirty(c->fleet) && !build_and_swap(c))
+        return;
+    loop_timer_cancel(&c->build);
+    for (uint16_t i = 0; i < c->n_sources; i++) {
+        if (c->pending_since_ns[i])
+            c->sources[i].delay_seconds = (double)(loop_clock() - c->pending_since_ns[i]) / 1e9;
+        c->pending_since_ns[i] = 0;
+    }
 }
 
 static void on_build(struct loop_timer *t)
@@ -202,7 +232,8 @@ on_models(void *ctx, uint32_t slot, uint32_t generation, const struct model_ref 
     struct control *c = ctx;
     const struct member *m = find_member(c, slot, generation);
 
-    if (!m)
+    settle_synced(c);
+    if (!m || n == 0)
         return;
     int rc = fleet_set_models(c->fleet, slot, generation, models, n);
     if (rc)

@@ -31,6 +31,7 @@ struct control {
     struct update_sink sink;         /**< for sources */
     struct metrics_source sources[CONTROL_SOURCES_MAX];
     uint64_t pending_since_ns[CONTROL_SOURCES_MAX]; /**< first unpublished word; 0 = none */
+    bool told[CONTROL_SOURCES_MAX]; /**< said that it has synced, but the fleet was not told yet */
     uint16_t n_sources;
     uint16_t source_registry,
         source_workers;                   /**< indexes of the two that the config does not list */

@@ -291,7 +291,8 @@ static void stop(struct serve *s)
     for (unsigned i = 0; i < s->n_threads; i++)
         pthread_join(s->threads[i], NULL);
     admin_stop(s->admin);
-    registry_stop(s->registry);
+    if (s->registry)
+        registry_stop(s->registry);
     if (s->proxy)
         proxy_free(s->proxy);
     s->control.proxy = NULL;

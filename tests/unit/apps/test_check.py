@@ -51,8 +51,8 @@ with tempfile.TemporaryDirectory() as folder:
     missing = str(pathlib.Path(folder) / "none.yaml")
     expect("missing file", check(missing), (1, "", f"{missing}: cannot open: No such file or directory\n"))
 
-expect("no file", check(), (1, "", "weir check: which file? See weir check --help\n"))
-expect("two files", check("a", "b"), (1, "", "weir check: one file at a time; b is too much\n"))
-expect("bad flag", check("--jsno", "a"), (1, "", "weir check: unknown flag --jsno; did you mean --json?\n"))
+expect("no file", check(), (2, "", "weir check: which file? See weir check --help\n"))
+expect("two files", check("a", "b"), (2, "", "weir check: one file at a time; b is too much\n"))
+expect("bad flag", check("--jsno", "a"), (2, "", "weir check: unknown flag --jsno; did you mean --json?\n"))
 expect("help", check("--help")[0], 0)
 sys.exit(1 if failures else 0)

@@ -148,7 +148,7 @@ static void routes(void **state)
                                                 "be a plain path, without ?, # or spaces\n"},
         {"routes: [{}, {match: {path: /v1/x}}]\n",
          "w.yaml:1:29: routes[1].match.path: \"/v1/x\" is never reached: routes[0] takes all of it "
-         "with \"/**\"\n"},
+         "with \"/v1/**\"\n"},
         {"routes: [{match: {path: '/v1/**'}}, {match: {path: '/v1/a/**'}}]\n",
          "w.yaml:1:52: routes[1].match.path: \"/v1/a/**\" is never reached: routes[0] takes all of "
          "it with \"/v1/**\"\n"},

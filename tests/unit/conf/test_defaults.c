@@ -47,7 +47,7 @@ static void the_default_route_is_chain_for_all_paths(void **state)
 
     assert_int_equal(c->routing.n_routes, 1);
     const struct route *r = &c->routing.routes[0];
-    assert_true(slice_eq(r->path, SLICE("/**")));
+    assert_true(slice_eq(r->path, SLICE("/v1/**")));
     assert_int_equal(sched_policy_named(SLICE("chain"), &chain), 0);
     assert_true(r->policy->hash == chain.hash);
     assert_ptr_equal(r->policy, &c->policies[0]);

@@ -281,6 +281,11 @@ static void evidence_of_traffic(void **state)
     struct cell *c = r.snapshot->members[0].cell;
     for (int i = 0; i < SCHED_REFUSED_AFTER - 1; i++)
         assert_false(sched_saw_connect_failure(c));
+    /* Broken answers are counted, but only progress and probes judge them. */
+    for (int i = 0; i < 9; i++)
+        sched_saw_failure(c);
+    assert_int_equal(atomic_load(&c->consecutive_failures), SCHED_REFUSED_AFTER - 1);
+    assert_int_equal(atomic_load(&c->failures_total), SCHED_REFUSED_AFTER - 1 + 9);
     sched_saw_progress(c, r.now);
     assert_int_equal(atomic_load(&c->health), HEALTH_UP);
     for (int i = 0; i < SCHED_REFUSED_AFTER - 1; i++)
