@@ -120,6 +120,7 @@ struct exchange {
     bool explain_asked : 1;  /**< it may know why, and asked */
     bool explain_waited : 1; /**< what explain says is why it had to wait */
     uint8_t connect_failures;
+    uint8_t lost;         /**< endpoints that left the fleet between the pick and the attempt */
     uint8_t session_rank; /**< which entry of hash_on gave the session; n_hash_on = none */
 
     /* decision */
@@ -292,6 +293,8 @@ enum rejection decide_model(struct exchange *x, struct slice *name, struct slice
 /* upstream.c */
 /** The target of a granted cell; made from the snapshot when new. NULL when the endpoint is gone or memory is short. */
 struct target *upstream_target(struct lane *l, struct cell *cell);
+/** Is this generation in the fleet now? */
+bool upstream_listed(struct asker *a, const struct cell *cell);
 void upstream_target_put(struct lane *l, struct target *t);
 /** A pooled connection, or NULL. */
 struct upstream *upstream_take(struct exchange *x);

@@ -133,7 +133,6 @@ static struct asking *asking_new(struct proxy *p)
     a->lane.asker.proxy = p;
     a->lane.asker.prng.state = loop_clock() ^ loop_wall_clock();
     a->lane.asker.snap = atomic_load(&p->snapshot); /* freed by this thread only */
-    a->lane.aliases = p->lanes[0].aliases;          /* never changes */
     list_init(&a->lane.scans);
     a->client.lane = &a->lane;
     a->x.lane = &a->lane;

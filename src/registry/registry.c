@@ -246,6 +246,8 @@ int registry_start(struct loop *loop,
 
 void registry_stop(struct registry *r)
 {
+    if (!r)
+        return;
     if (r->server)
         http_server_stop(r->server);
     loop_timer_cancel(&r->lease_timer);

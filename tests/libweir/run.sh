@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Install into a fresh folder, build the example against nothing but that, once shared and once static, and run both.
 # usage: run.sh BUILD_DIR EXAMPLE.c CC
 set -eu
@@ -12,7 +13,7 @@ flags=$(pkg-config --define-variable=prefix="$prefix" --cflags --libs weir)
 lib=$(find "$dir" -name libweir.a)
 # shellcheck disable=SC2086
 $3 -Wall -Werror "$2" -o "$dir/shared" $flags
-# shellcheck disable=SC2086
+# shellcheck disable=SC2046
 $3 -Wall -Werror "$2" -o "$dir/static" $(pkg-config --define-variable=prefix="$prefix" --cflags weir) "$lib"
 for how in shared static; do
 	got=$(LD_LIBRARY_PATH="${lib%/*}" "$dir/$how")
