@@ -10,6 +10,10 @@
 #include "base/hash.h"
 #include "sched/plugin.h"
 
+/* Whoever gives a pick more to read must write it down too: SCHED_RECORD_ROW and _FEATURES, docs/decisions.md. */
+_Static_assert(sizeof(struct sched_row) == 40, "list the new number in SCHED_RECORD_ROW");
+_Static_assert(sizeof(struct features) == 200, "list the new number in SCHED_RECORD_FEATURES");
+
 enum { TEXT_FIXED = 2048 /* for the texts of the request */ };
 
 int sched_record_new(const struct mem *mem, uint32_t cap, struct sched_record **out)
