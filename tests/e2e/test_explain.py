@@ -344,7 +344,8 @@ def test_the_reason_stands_in_errors_of_weir(guarded):
     assert r.error() == (503, "no_endpoint")
     why = r.json()["weir_explain"]
     assert why["rejection"] == "no_endpoint" and why["chosen"] is None
-    assert why["endpoints"] == [{"endpoint": "a", "rule": "model", "why": "does not have this model, version or task"}]
+    first, = why["endpoints"]
+    assert (first["endpoint"], first["rule"]) == ("a", "model") and "does not have this model" in first["why"]
     weir.register(up, max_concurrency=1, wait=False, devices=[{"uuid": "g", "memory_total_bytes": 10 << 30}])
     h.wait_until(lambda: ask(weir, {"model": "m", "required_memory": 99})["rejection"] == "exceeds_fleet_memory",
                  "the device to be known")
