@@ -69,6 +69,7 @@ struct conf_health {
     uint64_t interval_ns, timeout_ns;
     struct slice path;             /**< absent: auto, by the engine kind */
     uint32_t down_after, up_after; /**< consecutive failures, successes */
+    uint32_t panic_percent;        /**< as policy.panic_percent */
 };
 
 /** In the order of loop/log.h. */

@@ -386,6 +386,7 @@ void exchange_timeout(struct exchange *x)
         exchange_reject(x, REJECT_QUEUE_TIMEOUT, NULL, absent);
     } else if (x->state == X_AWAIT && x->request_sent && x->route->timeouts.first_byte_ns &&
                now >= x->sent_ns + x->route->timeouts.first_byte_ns) {
+        judge_timeout(x);
         exchange_reject(x, REJECT_FIRST_BYTE_TIMEOUT, NULL, absent);
     } else if (x->state == X_RELAY) {
         relay_timeout(x, now);
@@ -400,11 +401,13 @@ void exchange_sweep(struct lane *l)
 {
     weir_list_foreach_safe (n, &l->exchanges) {
         struct exchange *x = container_of(n, struct exchange, node);
-        if (x->reservation.cell && x->state != X_QUEUE)
+        if (x->reservation.cell && x->state != X_QUEUE) {
             sched_settle(&x->reservation);
-        else if (x->state == X_QUEUE &&
-                 atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0)
+            judge_wait(x);
+        } else if (x->state == X_QUEUE &&
+                   atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0) {
             exchange_reject(x, REJECT_NO_ENDPOINT, NULL, absent);
+        }
     }
 }
 
