@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from registry_util import BUILD, PATIENCE, PROGRAM, ROOT, Registry, Watch
+from registry_util import PATIENCE, PROGRAM, ROOT, Registry, Watch
 
-pytestmark = pytest.mark.skipif(not os.path.exists(PROGRAM), reason=f"{PROGRAM} is not built")
+pytestmark = [pytest.mark.skipif(not os.path.exists(PROGRAM), reason=f"{PROGRAM} is not built"), pytest.mark.sanitize]
 
 
 @pytest.fixture
@@ -524,6 +524,7 @@ def ids_in(state):
     return {e["endpoint"]["id"] for e in state["endpoints"]}
 
 
+@pytest.mark.race
 def test_kill_9_loses_nothing_that_was_saved(start, tmp_path):
     path = str(tmp_path / "registry.json")
     registry = start("--state-file", path)
@@ -563,6 +564,7 @@ def test_kill_9_loses_nothing_that_was_saved(start, tmp_path):
     assert again.nacos("GET", "service", serviceName="llm").json()["protectThreshold"] == 0.5
 
 
+@pytest.mark.race
 def test_kill_9_in_the_middle_of_writing_leaves_a_whole_file(start, tmp_path):
     path = str(tmp_path / "registry.json")
     generation = 0
@@ -591,6 +593,7 @@ def test_kill_9_in_the_middle_of_writing_leaves_a_whole_file(start, tmp_path):
         assert not os.path.exists(path + ".bad")
 
 
+@pytest.mark.race
 def test_a_clean_stop_saves_the_last_word(start, tmp_path):
     path = str(tmp_path / "registry.json")
     registry = start("--state-file", path)
@@ -627,7 +630,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(start, tmp_path):
 
 # --- unchanged clients ---
 
-MODULES = os.path.join(BUILD, "npm", "node_modules")
+MODULES = os.path.join(ROOT, "build", "npm", "node_modules")
 
 
 @pytest.mark.skipif(not shutil.which("node") or not os.path.isdir(os.path.join(MODULES, "nacos")),

@@ -539,6 +539,29 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+static void the_longest_ids_have_keys_of_their_own(void **state)
+{
+    (void)state;
+    struct world w;
+    char a[ENDPOINT_TEXT_MAX + 1];
+    char b[ENDPOINT_TEXT_MAX + 1];
+
+    open_world(&w, 10);
+    memset(a, 'x', ENDPOINT_TEXT_MAX);
+    a[ENDPOINT_TEXT_MAX] = '\0';
+    memcpy(b, a, sizeof(b));
+    b[ENDPOINT_TEXT_MAX - 1] = 'y';
+    struct instance i = endpoint(a, "h", 80, NULL);
+    struct instance j = endpoint(b, "h", 80, NULL);
+    struct record *first = put(&w, &i, 0);
+    struct record *second = put(&w, &j, 0);
+    assert_int_equal(first->instance.key.n, ENDPOINT_TEXT_MAX);
+    assert_int_equal(second->instance.key.n, ENDPOINT_TEXT_MAX);
+    assert_false(slice_eq(first->instance.key, second->instance.key));
+    assert_ptr_equal(store_native(&w.store, slice_str(b)), second);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -554,6 +577,7 @@ int main(void)
         cmocka_unit_test(both_apis_see_each_other),
         cmocka_unit_test(what_the_sink_refuses_changes_nothing),
         cmocka_unit_test(the_limit_holds_and_replacing_is_still_possible),
+        cmocka_unit_test(the_longest_ids_have_keys_of_their_own),
         cmocka_unit_test(restored_records_are_in_probation_until_they_prove_life),
         cmocka_unit_test(every_allocation_may_fail),
     };
