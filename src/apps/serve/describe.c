@@ -131,10 +131,8 @@ static void put_breaker(const struct cell *c, uint64_t now_ns, struct buf *out)
     buf_put_char(out, '}');
 }
 
-void describe_endpoint(const struct member *m,
-                       struct slice source,
-                       uint64_t now_ns,
-                       struct buf *out)
+void describe_endpoint(
+    const struct member *m, struct slice source, struct slice why, uint64_t now_ns, struct buf *out)
 {
     const struct endpoint *e = m->endpoint;
     const struct cell *c = m->cell;
@@ -162,6 +160,10 @@ void describe_endpoint(const struct member *m,
     text(out, &first, "health", slice_str(describe_health(m)));
     key(out, &first, "breaker");
     put_breaker(c, now_ns, out);
+    text(out, &first, "check_error", why);
+    /* No lease speaks for it: it is used once a check has passed. */
+    if (!e->vouched && atomic_load_explicit(&c->health, memory_order_relaxed) == HEALTH_UNKNOWN)
+        boolean(out, &first, "awaits_check", true);
     if (e->max_concurrency)
         number(out, &first, "max_concurrency", e->max_concurrency, 0);
     text(out, &first, "region", e->region);
