@@ -100,6 +100,8 @@ struct cell {
     atomic_ullong window_from_ns;   /**< first failure of the window; 0 = none yet */
     atomic_ullong slowest_ns;       /**< longest wait for a good answer's first byte */
     atomic_ullong slowest_at_ns;    /**< when that was; it is forgotten by halves */
+    atomic_ullong silent_from_ns;   /**< since when somebody or other waits for a byte */
+    atomic_ullong silent_seen_ns;   /**< last time that somebody was seen waiting */
     atomic_ullong offered_since_ns; /**< first pick that could choose it; 0 = none yet */
 
     /** How many pools have waiters that this endpoint might serve; kept by sched/pool.c. A hint for releases. */

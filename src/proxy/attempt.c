@@ -79,7 +79,10 @@ void attempt_connect_failed(struct exchange *x, int error)
     uint64_t now = loop_now(x->lane->loop);
     uint64_t missed;
 
-    if (error != WEIR_E_NOTFOUND && x->reservation.cell)
+    /* What we lack ourselves (descriptors, ports, memory) says nothing about the endpoint. */
+    bool ours = error == WEIR_E_NOTFOUND || error == WEIR_E_NOMEM || error == WEIR_E_FULL ||
+                error == WEIR_E_UNSUPPORTED;
+    if (!ours && x->reservation.cell)
         judge_connect(x);
     if (x->target && log_limit_pass(&limit, now, NS_PER_S, &missed))
         log_warn("proxy", "cannot connect to endpoint=%.*s: %s (said %llu times less)",

@@ -22,6 +22,9 @@ enum {
 };
 /* A wait that ended well excuses others as long for a while: it counts half after each of these. */
 #define SLOWEST_HALVES_NS (600 * NS_PER_S)
+/* Waiting is looked at a few times a second: a wait shorter than this is none, a longer gap between two ends a silence. */
+#define SILENCE_MIN_NS (100 * NS_PER_MS)
+#define SILENCE_GAP_NS NS_PER_S
 
 struct word {
     bool open;
@@ -197,14 +200,31 @@ enum breaker_step sched_breaker_timed_out(
     return row >= r->first_byte_timeouts ? trip(c, r, BREAKER_SILENT, false, now_ns) : BREAKER_SAME;
 }
 
+/* Since when the endpoint is silent: clients may give up and others take their place, so no single request tells. */
+static uint64_t
+silent_from(struct cell *c, uint64_t since_ns, uint64_t progress_ns, uint64_t now_ns)
+{
+    uint64_t from = MAX(since_ns, progress_ns);
+    uint64_t began = atomic_load_explicit(&c->silent_from_ns, memory_order_relaxed);
+    uint64_t seen = atomic_load_explicit(&c->silent_seen_ns, memory_order_relaxed);
+    bool goes_on = began != 0 && began >= progress_ns && now_ns < seen + SILENCE_GAP_NS;
+
+    atomic_store_explicit(&c->silent_seen_ns, now_ns, memory_order_relaxed);
+    if (goes_on && began <= from)
+        return began;
+    atomic_store_explicit(&c->silent_from_ns, from, memory_order_relaxed);
+    return from;
+}
+
 enum breaker_step sched_breaker_waits(
     struct cell *c, const struct breaker_rules *r, bool trial, uint64_t since_ns, uint64_t now_ns)
 {
-    if (!r->enabled || r->stall_ns == 0 || now_ns <= since_ns || now_ns - since_ns < r->stall_ns)
+    if (!r->enabled || r->stall_ns == 0 || now_ns < since_ns + SILENCE_MIN_NS ||
+        (is_open(c) && !trial))
         return BREAKER_SAME;
     uint64_t progress = atomic_load_explicit(&c->last_progress_ns, memory_order_relaxed);
-    uint64_t from = MAX(since_ns, progress);
-    if (now_ns <= from || now_ns - from < patience(c, r, now_ns) || (is_open(c) && !trial))
+    uint64_t from = trial ? MAX(since_ns, progress) : silent_from(c, since_ns, progress, now_ns);
+    if (now_ns <= from || now_ns - from < patience(c, r, now_ns))
         return BREAKER_SAME;
     return trip(c, r, BREAKER_SILENT, trial, now_ns);
 }

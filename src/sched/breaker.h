@@ -65,8 +65,9 @@ enum breaker_step sched_breaker_timed_out(
     struct cell *c, const struct breaker_rules *r, bool trial, uint64_t sent_ns, uint64_t now_ns);
 
 /**
- * A request still waits for its first byte. Opens when nobody got a byte for breaker.stall, and for longer than twice
- * the longest wait that ended well lately. The request itself goes on. @param since_ns its last byte, or when it was sent.
+ * A request still waits for its first byte; call it a few times a second. Opens when nobody got a byte for
+ * breaker.stall, and for longer than twice the longest wait that ended well lately, while one or another request
+ * waited. The request itself goes on. @param since_ns its last byte, or when it was sent.
  */
 enum breaker_step sched_breaker_waits(
     struct cell *c, const struct breaker_rules *r, bool trial, uint64_t since_ns, uint64_t now_ns);

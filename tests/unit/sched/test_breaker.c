@@ -203,7 +203,6 @@ static void silence_for_the_length_of_stall_opens_it(void **state)
 
     sched_saw_progress(&c, T0 + S(1));
     assert_int_equal(sched_breaker_waits(&c, &rules, false, T0, T0 + S(31) - 1), BREAKER_SAME);
-    assert_int_equal(sched_breaker_waits(&c, &rules, false, T0 + S(2), T0 + S(31)), BREAKER_SAME);
     assert_int_equal(sched_breaker_waits(&c, &rules, false, T0, T0 + S(31)), BREAKER_OPENED);
     /* The others that wait say nothing new. */
     assert_int_equal(sched_breaker_waits(&c, &rules, false, T0, T0 + S(35)), BREAKER_SAME);
@@ -226,6 +225,37 @@ static void silence_for_the_length_of_stall_opens_it(void **state)
                      BREAKER_SAME);
     assert_int_equal(sched_breaker_waits(&c, &rules, false, T0 + S(670), T0 + S(740)),
                      BREAKER_OPENED);
+}
+
+static void silence_goes_on_when_clients_give_up_and_others_come(void **state)
+{
+    (void)state;
+    struct cell c = {0};
+
+    /* Each waits 8 s, one after the other. */
+    for (uint64_t ms = 0; ms < 30000; ms += 250)
+        assert_int_equal(
+            sched_breaker_waits(&c, &rules, false, T0 + MS(ms / 8000 * 8000), T0 + MS(ms)),
+            BREAKER_SAME);
+    assert_int_equal(sched_breaker_waits(&c, &rules, false, T0 + S(24), T0 + S(30)),
+                     BREAKER_OPENED);
+
+    /* With pauses in which nobody waits there is no silence: nobody asked. */
+    struct cell d = {0};
+    for (uint64_t s = 0; s < 100; s += 10)
+        for (uint64_t ms = 0; ms < 8000; ms += 250)
+            assert_int_equal(sched_breaker_waits(&d, &rules, false, T0 + S(s), T0 + S(s) + MS(ms)),
+                             BREAKER_SAME);
+
+    /* Nor with a byte to anybody. */
+    struct cell e = {0};
+    for (uint64_t ms = 0; ms < 100000; ms += 250) {
+        if (ms % 20000 == 0)
+            sched_saw_progress(&e, T0 + MS(ms));
+        assert_int_equal(
+            sched_breaker_waits(&e, &rules, false, T0 + MS(ms / 8000 * 8000), T0 + MS(ms)),
+            BREAKER_SAME);
+    }
 }
 
 static void a_passed_probe_ends_a_cooldown_for_connections_only(void **state)
@@ -523,6 +553,7 @@ int main(void)
         cmocka_unit_test(a_share_of_failures_opens_it),
         cmocka_unit_test(first_byte_timeouts_of_a_silent_endpoint_open_it),
         cmocka_unit_test(silence_for_the_length_of_stall_opens_it),
+        cmocka_unit_test(silence_goes_on_when_clients_give_up_and_others_come),
         cmocka_unit_test(a_passed_probe_ends_a_cooldown_for_connections_only),
         cmocka_unit_test(several_good_answers_may_be_asked_for),
         cmocka_unit_test(off_means_off),
