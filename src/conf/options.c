@@ -214,8 +214,37 @@ static const struct conf_option health_options[] = {
      .fallback = "3", .doc = "Failed checks in a row that take an endpoint out."},
     {.key = "up_after", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(conf_health, up_after), .min = 1, .max = 100,
      .fallback = "2", .doc = "Passed checks in a row that bring it back."},
+    {.key = "panic_percent", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(conf_health, panic_percent), .min = 1, .max = 100,
+     .fallback = "50", .doc = "When more than this share of a model's endpoints is red (down, or breaker open), all of them are used; 100: only when all are red."},
 };
 SECTION("health", conf_health, health_options);
+
+static const struct conf_option breaker_options[] = {
+    {.key = "enabled", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(breaker_rules, enabled), .fallback = "true",
+     .doc = "Keep traffic from endpoints that fail it."},
+    {.key = "consecutive", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(breaker_rules, consecutive), .min = 1, .max = 100000,
+     .zero = "off", .fallback = "5",
+     .doc = "Failures (5xx but 503, broken answers, failed connects) without a good answer between them that open it."},
+    {.key = "first_byte_timeouts", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(breaker_rules, first_byte_timeouts), .min = 1,
+     .max = 100000, .zero = "off", .fallback = "3",
+     .doc = "Requests in a row that waited for timeouts.first_byte in vain, while nobody else got a byte either, that open it."},
+    {.key = "error_percent", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(breaker_rules, error_percent), .min = 1, .max = 100,
+     .zero = "off", .fallback = "50", .doc = "Share of failures among the requests of a window that opens it."},
+    {.key = "min_requests", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(breaker_rules, min_requests), .min = 1, .max = 1000000,
+     .fallback = "20", .doc = "Requests that a window must have before its share of failures counts."},
+    {.key = "window", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(breaker_rules, window_ns), .min = NS_PER_MS, .max = HOUR,
+     .fallback = "10s", .doc = "Length of a window; it begins with a failure."},
+    {.key = "cooldown", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(breaker_rules, cooldown_ns), .min = NS_PER_MS, .max = HOUR,
+     .fallback = "5s", .doc = "Time without traffic after it opened; then one request at a time may try. Doubled each time that fails."},
+    {.key = "cooldown_max", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(breaker_rules, cooldown_max_ns), .min = NS_PER_MS,
+     .max = DAY, .fallback = "60s", .doc = "It is not doubled beyond this."},
+    {.key = "successes", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(breaker_rules, successes), .min = 1, .max = 60,
+     .fallback = "1", .doc = "Good answers after the cooldown that close it."},
+    {.key = "stall", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(breaker_rules, stall_ns), .min = NS_PER_MS, .max = DAY,
+     .zero = "off", .fallback = "30s",
+     .doc = "An endpoint with requests waiting for their first byte that sends nobody anything for this long, and for twice the longest wait that ended well lately, gets nothing new until it does."},
+};
+SECTION("breaker", breaker_rules, breaker_options);
 
 static const struct conf_option limits_options[] = {
     {.key = "body", .type = CONF_T_SIZE, .flags = CONF_LIVE, AT(limits, body_bytes), .min = KIB, .max = 64 * GIB,
@@ -270,13 +299,16 @@ static const struct conf_option root_options[] = {
     {.key = "routes", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(conf_raw, routes), .max = 256, .child = &route_section,
      .doc = "How requests are treated; the first that matches counts. One for all paths with the policy chain when absent."},
     {.key = "health", .type = CONF_T_SECTION, AT(conf_raw, health), .child = &conf_health_section, .doc = "Active health checks."},
+    {.key = "breaker", .type = CONF_T_SECTION, AT(conf_raw, breaker), .child = &breaker_rules_section,
+     .doc = "Circuit breakers, one for each endpoint: what real traffic says. 4xx, 429 and 503 never count."},
+    {.key = "slow_start", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(conf_raw, slow_start_ns), .min = NS_PER_MS, .max = HOUR,
+     .zero = "off", .fallback = "30s", .doc = "The share of an endpoint that joins others rises from a tenth to all of it in this time."},
     {.key = "limits", .type = CONF_T_SECTION, AT(conf_raw, limits), .child = &limits_section, .doc = "What is too much."},
     {.key = "decisions", .type = CONF_T_SECTION, .offset = 0, .child = &decisions_section, .doc = "The log of decisions."},
     {.key = "logging", .type = CONF_T_SECTION, AT(conf_raw, logging), .child = &conf_logging_section, .doc = "Log lines."},
     {.key = "threads", .type = CONF_T_COUNT, AT(conf_raw, threads), .min = 1, .max = 256, .zero = "auto", .fallback = "auto",
      .doc = "Event loops that serve clients; auto takes one for each core."},
     {.key = "tenants", .type = CONF_T_LATER, .doc = "Keys, limits and budgets."},
-    {.key = "breaker", .type = CONF_T_LATER, .doc = "Circuit breakers."},
     {.key = "autoscale", .type = CONF_T_LATER, .doc = "Autoscaling."},
     {.key = "clusters", .type = CONF_T_LATER, .doc = "Several clusters."},
 };

@@ -391,6 +391,7 @@ void exchange_timeout(struct exchange *x)
         exchange_reject(x, REJECT_QUEUE_TIMEOUT, NULL, absent);
     } else if (x->state == X_AWAIT && x->request_sent && x->route->timeouts.first_byte_ns &&
                now >= x->sent_ns + x->route->timeouts.first_byte_ns) {
+        judge_timeout(x);
         exchange_reject(x, REJECT_FIRST_BYTE_TIMEOUT, NULL, absent);
     } else if (x->state == X_RELAY) {
         relay_timeout(x, now);
@@ -406,10 +407,12 @@ void exchange_sweep(struct lane *l)
     weir_list_foreach_safe (n, &l->exchanges) {
         struct exchange *x = container_of(n, struct exchange, node);
         /* While it is queued its reservation belongs to whoever grants it. */
-        if (x->state != X_QUEUE)
+        if (x->state != X_QUEUE) {
             sched_settle(&x->reservation);
-        else if (atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0)
+            judge_wait(x);
+        } else if (atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0) {
             exchange_reject(x, REJECT_NO_ENDPOINT, NULL, absent);
+        }
     }
 }
 

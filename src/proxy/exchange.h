@@ -109,6 +109,7 @@ struct exchange {
     bool request_sent : 1; /**< to its end */
     bool up_chunked : 1;   /**< framing towards the worker */
     bool rsp_started : 1;  /**< any answer byte was received */
+    bool proven : 1;       /**< a good answer began: the breaker was told */
     bool retried_reused : 1, retried_busy : 1, retried_failed : 1;
     bool fresh_only : 1;     /**< no pooled connection for the next attempt */
     bool up_reused : 1;      /**< the present attempt runs on one */
@@ -344,6 +345,18 @@ struct error_answer {
 };
 /** A whole answer into out. */
 void error_write(struct buf *out, const struct error_answer *e);
+
+/* judge.c */
+/** A connection to the endpoint of x failed. */
+void judge_connect(struct exchange *x);
+/** Its answer broke off, never began or is a 5xx. */
+void judge_failure(struct exchange *x);
+/** No first byte in time. */
+void judge_timeout(struct exchange *x);
+/** Payload came, or the end of an answer without any. @param more it is not the first. */
+void judge_answer(struct exchange *x, bool more);
+/** From time to time: does it wait for a silent endpoint? */
+void judge_wait(struct exchange *x);
 
 /* access_log.c */
 void access_log_add(struct exchange *x, enum proxy_outcome outcome);

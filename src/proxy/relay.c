@@ -229,8 +229,10 @@ size_t relay_data(struct exchange *x, const char *p, size_t n)
     size_t used = 0;
 
     progress(x);
-    if (x->state == X_RELAY)
+    if (x->state == X_RELAY) {
+        judge_answer(x, true);
         return payload(x, (struct slice){NULL, 0}, p, n);
+    }
     BUG_ON(x->state != X_AWAIT);
     for (;;) {
         int64_t took = wire_http1_response(p + used, n - used, exchange_method(x), h, &error);
@@ -254,6 +256,11 @@ size_t relay_data(struct exchange *x, const char *p, size_t n)
         exchange_end(x, OUTCOME_UPSTREAM_ERROR, FATE_ABORT);
         return n;
     }
+    if (h->status >= 500 && h->status != 503)
+        judge_failure(x);
+    else if (used < n || x->rsp_framing == HTTP1_BODY_NONE ||
+             (x->rsp_framing == HTTP1_BODY_LENGTH && x->rsp_left == 0))
+        judge_answer(x, false);
     used += payload(x, buf_slice(&x->lane->out), p + used, n - used);
     return used;
 }
@@ -271,7 +278,7 @@ void relay_end_of_stream(struct exchange *x, bool clean)
         finish(x, false);
         return;
     }
-    sched_saw_failure(x->reservation.cell);
+    judge_failure(x);
     x->rsp_keep = false;
     exchange_end(x, OUTCOME_UPSTREAM_ABORTED, FATE_ABORT);
 }

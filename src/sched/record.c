@@ -225,17 +225,15 @@ int sched_replay(const struct sched_record *r,
         return WEIR_E_UNSUPPORTED;
     int rc = stage_set(&s, r, mem);
     if (rc == 0) {
-        /* A member that does not serve its pool's model was still loading it. */
-        bool any_loading = false;
-        for (uint32_t i = 0; i < r->n; i++)
-            any_loading = any_loading || !r->rows[i].serves;
-        struct sched_view v = {.any_loading = any_loading,
-                               .policy = r->policy,
-                               .features = &r->features,
-                               .candidates = s.candidates,
-                               .rows = s.rows,
-                               .n = r->n,
-                               .model = r->pool_model};
+        struct sched_view v = {
+            .policy = r->policy,
+            .features = &r->features,
+            .candidates = s.candidates,
+            .rows = s.rows,
+            .n = r->n,
+            .model = r->pool_model,
+            /* Then the filter asks every candidate, and each says what it said. */
+            .any_loading = true};
         sched_pick(&v, &r->exclude, s.state, r->seed, &s.scratch, out, why);
     }
     stage_fini(&s, mem);

@@ -32,7 +32,8 @@ enum {
     X(util_bp)                                                                                     \
     X(flags)                                                                                       \
     X(health)                                                                                      \
-    X(state)
+    X(state)                                                                                       \
+    X(ramp)
 
 /** The same for the candidate: sched_record_row.field. */
 #define SCHED_RECORD_CANDIDATE(X)                                                                  \
@@ -49,11 +50,11 @@ enum {
     X(required_bytes)                                                                              \
     X(prompt_bytes)                                                                                \
     X(prompt_tokens)                                                                               \
+    X(n_prompts)                                                                                   \
     X(output_tokens)                                                                               \
     X(kv_bytes_per_token)                                                                          \
     X(n_images)                                                                                    \
     X(n_audio)                                                                                     \
-    X(n_prompts)                                                                                   \
     X(body_bytes)                                                                                  \
     X(priority)
 
@@ -67,7 +68,7 @@ struct sched_record_row {
     uint32_t limit;   /**< max_concurrency */
     uint32_t context; /**< of the model there; 0 = unknown */
     uint32_t tasks;   /**< enum task bits; 0 = any */
-    bool serves;      /**< it has the model in the version asked for */
+    bool serves;      /**< it has the model in the version asked for, ready */
     struct slice id;  /**< points into the record's text */
 };
 

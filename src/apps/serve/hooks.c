@@ -39,6 +39,7 @@ static int hook_metrics(void *ctx, struct buf *out)
                                .stats = &stats,
                                .sources = c->sources,
                                .n_sources = c->n_sources,
+                               .panic_percent = c->conf->health.panic_percent,
                                .now_ns = loop_clock()};
     metrics_render(&in, out);
     proxy_stats_fini(&stats, loop_mem());
