@@ -6,6 +6,9 @@ Every policy gets the same requests at the same planned moments (seeded Poisson 
 from the planned moment), on fresh workers and a fresh Weir. Printed per policy: p50 and p95 latency and first event,
 busy share of each endpoint with its spread, and what failed, with the share that failed for lack of memory.
 Times are those of the emulated world: measured times x --time-scale.
+
+The baselines do what balancers without knowledge of memory do: they pick among all endpoints that are up and have the
+model. Weir's own round_robin and least_request share the filters of chain; name them with --policies to see that.
 """
 import argparse
 import asyncio
@@ -15,6 +18,7 @@ import random
 import re
 import statistics
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -28,6 +32,14 @@ MIX = [                 # share, prompt tokens (4 bytes each), output tokens: a 
     (0.12, 150, 700),   # writing
     (0.03, 45000, 60),  # whole documents: more KV than the small cards have
 ]
+
+CONFIG = {
+    "gpu_weights": {"A100": 4, "L4": 1.5, "3090": 2, "T4": 1},
+    "policies": {
+        "blind_round_robin": {"filters": ["usable", "model"], "pick": "round_robin"},
+        "blind_least_request": {"filters": ["usable", "model"], "scores": [{"name": "load"}], "pick": "lowest"},
+    },
+}
 
 # What a server, or Weir, says when a request needs more KV memory than it has.
 NO_ROOM = re.compile(rb"maximum context length|exceeds_fleet_memory")
@@ -110,12 +122,15 @@ def address(url):
     return host, int(port)
 
 
-def run_policy(policy, load, scale):
+def run_policy(policy, load, scale, folder):
     started = []
+    config = os.path.join(folder, f"{policy}.yaml")
+    with open(config, "w", encoding="ascii") as f:
+        json.dump({**CONFIG, "routes": [{"policy": policy}]}, f)    # JSON is YAML
     binary = os.path.join(rig.BUILD, "weir")
     try:
         weir = rig.Program([binary, "serve", "--host", "127.0.0.1", "--port", 0, "--admin-port", 0, "--registry-port", 0,
-                            "--policy", policy])
+                            "--config", config])
         started.append(weir)
         bound = dict(w.split("=", 1) for w in weir.ready())
         workers = []
@@ -150,9 +165,9 @@ def quantile(values, q):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ap.add_argument("--policies", default="round_robin,least_request,chain")
+    ap.add_argument("--policies", default="blind_round_robin,blind_least_request,chain")
     ap.add_argument("--requests", type=int, default=1500)
-    ap.add_argument("--rate", type=float, default=20, help="requests per emulated second")
+    ap.add_argument("--rate", type=float, default=12, help="requests per emulated second")
     ap.add_argument("--time-scale", type=float, default=10)
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--json")
@@ -160,7 +175,8 @@ def main():
     load = draw_load(opt.requests, opt.rate, opt.seed)
     rows, raw = [], {}
     for policy in opt.policies.split(","):
-        results, busy = run_policy(policy, load, opt.time_scale)
+        with tempfile.TemporaryDirectory(prefix="weir-policies-") as folder:
+            results, busy = run_policy(policy, load, opt.time_scale, folder)
         good = [r for r in results if r[0] == 200 and r[1] is None]
         failed = [r for r in results if r not in good]
         memory = [r for r in failed if r[1] == "memory"]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file Reads one inference server: is it ready, what does it serve, how busy is it. One reader for every kind of
- * engine: what differs between them stands in src/probe/adapters.h. Used by the gateway's checks and by the agent.
+ * engine: what differs between them stands in src/probe/adapters_codec.h. Used by the gateway's checks and by the agent.
  * One loop, one thread.
  */
 #ifndef WEIR_PROBE_ENGINE_H
@@ -58,7 +58,7 @@ struct engine_options {
     /** Between two health checks; 0 = interval_ns. An engine that works for each check (SGLang) is asked no more often
      * than every 5 s. */
     uint64_t health_ns;
-    uint64_t delay_ns;       /**< before the second health check: spreads many readers */
+    uint64_t shift_ns; /**< the second health check comes so much earlier: spreads many readers */
     const char *health_path; /**< NULL: the engine's own; copied */
     const char *metrics_url; /**< NULL: base_url + the engine's own path; copied */
     bool no_models;          /**< do not ask for the model list */

@@ -27,7 +27,8 @@ enum {
     LANE_SPARE_BYTES = 65536, /* larger ones are freed */
     LANE_FREE_MAX = 1024,     /* recycled structs kept per kind */
     POOLS_MAX = 16384,
-    UPSTREAM_IDLE_MAX = 64,       /* idle connections per endpoint and lane */
+    UPSTREAM_IDLE_MAX =
+        512, /* idle connections per endpoint and lane; age ends most of them sooner */
     UPSTREAM_HEAD_MAX = 65536,    /* bytes of a worker's response head */
     REPLAY_MAX = 1 << 20,         /* body bytes kept for a retry */
     HIGH_WATER = 256 * 1024,      /* queued bytes above which the source is paused */
@@ -74,7 +75,6 @@ struct lane {
     } listeners[PROXY_LISTENERS_MAX];
     struct resolver *resolver;
     struct map *pools;     /**< per route: model -> struct pool, this lane's view of proxy.pools */
-    struct map aliases;    /**< alias -> struct model_config */
     struct list clients;   /**< open connections */
     struct list exchanges; /**< under way */
     struct list orphans;   /**< ended, grant still under way */
@@ -99,6 +99,12 @@ struct lane {
     struct loop_job drain_job;
     bool draining, drained;
     uint64_t drain_deadline_ns;
+};
+
+/** Another name for a model, from the config. */
+struct alias {
+    struct slice name;
+    const struct model_config *model;
 };
 
 struct proxy {
@@ -129,6 +135,8 @@ struct proxy {
     void (*drained)(void *ctx);
     void *drained_ctx;
 
+    struct alias *aliases; /**< sorted by name, without duplicates; never change */
+    uint32_t n_aliases;
     bool *reads_body;   /**< per route: its policy looks into the body beyond the model */
     bool *uses_session; /**< per route: its policy picks by session */
     bool closing;       /**< proxy_free() is at work: grant nothing */
@@ -147,6 +155,9 @@ static inline bool proxy_over_budget(const struct proxy *p)
     uint64_t max = p->routing->limits.buffer_bytes;
     return max && proxy_buffered(p) > max;
 }
+
+/** The model an alias stands for, or NULL. */
+const struct model_config *proxy_alias(const struct proxy *p, struct slice name);
 
 /* pools.c */
 /** The pool of a known model; NULL with *why when there is none and none may be made. */

@@ -199,6 +199,7 @@ static void on_drained(struct net_conn *c)
     if (!x)
         return;
     body_pump(x);
+    body_charge(x);
     if (x->client && !x->complete)
         net_conn_resume(&x->client->conn);
 }
@@ -323,6 +324,7 @@ void upstream_sweep(struct lane *l, bool all)
     uint64_t now = loop_now(l->loop);
     const struct snapshot *s = l->asker.snap;
     bool compare = s && s->seq != l->swept_seq;
+    bool again = false; /* something that is gone is still in use */
 
     weir_list_foreach_safe (n, &l->targets) {
         struct target *t = container_of(n, struct target, node);
@@ -335,10 +337,10 @@ void upstream_sweep(struct lane *l, bool all)
         }
         if (gone && t->users == 0)
             target_free(l, t);
-        else if (gone)
-            compare = false; /* still in use: look again next time */
+        else
+            again = again || gone;
     }
-    if (compare)
+    if (compare && !again)
         l->swept_seq = s->seq;
 }
 

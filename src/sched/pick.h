@@ -40,6 +40,7 @@ struct sched_view {
     struct sched_memo
         *memo; /**< beside the rows, zeroed when policy or candidates change; may be NULL */
     uint64_t shortest_context; /**< no candidate's context is below this; 0 = not known */
+    bool any_loading; /**< some candidate's engine says that its model is still being loaded */
     /* filled by sched_pick() */
     struct sched_need need;
     uint16_t all_flags, any_flags; /**< what all rows, and what some have */

@@ -103,4 +103,7 @@ static inline bool sched_memory_all_known(const struct sched_view *v)
 /** Is the explicit need above all the memory the endpoint has, as far as that is known? */
 bool sched_memory_never(const struct sched_view *v, uint32_t row);
 
+/** Is the request too long for the endpoint's context for sure? */
+bool sched_context_never(const struct sched_view *v, uint32_t row);
+
 #endif /* WEIR_SCHED_PLUGIN_H */

@@ -23,6 +23,7 @@ struct sched_pool {
     struct slice model; /* borrowed with the candidates; absent: any */
     uint64_t shortest;  /* smallest context of a member; unknown ones count as endless */
     uint64_t longest;   /* largest context of a member; UINT64_MAX when one is unknown */
+    bool any_loading;   /* some member's engine is still loading a model */
     struct heap queue;  /* best waiter on top */
     struct heap risers; /* the same waiters but those of the highest class, by rise_ns */
     uint64_t arrivals;
@@ -155,6 +156,7 @@ static uint32_t collect(const struct snapshot *s,
 
 static void contexts(struct sched_pool *p)
 {
+    p->any_loading = false;
     p->shortest = UINT64_MAX;
     p->longest = 0;
     for (uint32_t i = 0; i < p->n; i++) {
@@ -162,6 +164,9 @@ static void contexts(struct sched_pool *p)
         uint64_t context = m && m->max_model_len ? m->max_model_len : UINT64_MAX;
         p->shortest = MIN(p->shortest, context);
         p->longest = MAX(p->longest, context);
+        /* Of a pool of any model the filter looks at every model. */
+        for (uint32_t k = 0; k < p->candidates[i].endpoint->n_models; k++)
+            p->any_loading = p->any_loading || p->candidates[i].endpoint->models[k].loading;
     }
 }
 
@@ -240,6 +245,7 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
         .model = p->model,
         .memo = p->memo,
         .shortest_context = p->shortest,
+        .any_loading = p->any_loading,
     };
 }
 
@@ -312,7 +318,7 @@ struct hopeless {
 /* Beyond the longest context the context filter prefers nobody: there a larger need may find more endpoints. */
 static bool within_context(const struct sched_pool *p, const struct features *f)
 {
-    return f->prompt_tokens <= p->longest && f->output_tokens <= p->longest - f->prompt_tokens;
+    return sched_context_of(f).likely <= p->longest;
 }
 
 static bool
@@ -321,7 +327,8 @@ hopeless_too(const struct sched_pool *p, const struct hopeless *h, const struct 
     if (!h->f)
         return false;
     struct sched_need need = sched_need_of(f);
-    return within_context(p, f) &&
+    return within_context(p, f) && sched_context_of(f).likely >= sched_context_of(h->f).likely &&
+           sched_context_of(f).least >= sched_context_of(h->f).least &&
            f->prompt_tokens + f->output_tokens >= h->f->prompt_tokens + h->f->output_tokens &&
            need.explicit_bytes == h->need.explicit_bytes && need.bytes >= h->need.bytes &&
            need.tokens >= h->need.tokens && need.kv_bytes_per_token == h->need.kv_bytes_per_token &&

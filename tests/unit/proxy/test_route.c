@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ct.h"
+
+#include "base/hash.h"
+#include "base/num.h"
+#include "proxy/exchange.h"
+
+static void test_match(void **state)
+{
+    static const struct route routes[] = {{.path = SLICE("/v1/chat/completions")},
+                                          {.path = SLICE("/v1/**")},
+                                          {.path = SLICE("/exact/")},
+                                          {.path = SLICE("/v1/embeddings")}};
+    const struct routing r = {.routes = routes, .n_routes = 4};
+
+    (void)state;
+    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions")), &routes[0]);
+    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions/")), &routes[1]);
+    assert_ptr_equal(route_match(&r, SLICE("/v1/")), &routes[1]);
+    assert_ptr_equal(route_match(&r, SLICE("/v1/embeddings")),
+                     &routes[1]); /* the first match counts */
+    assert_ptr_equal(route_match(&r, SLICE("/exact/")), &routes[2]);
+    assert_null(route_match(&r, SLICE("/exact")));
+    assert_null(route_match(&r, SLICE("/v1")));
+    assert_null(route_match(&r, SLICE("")));
+}
+
+static void test_identifiers(void **state)
+{
+    static char longest[129];
+
+    (void)state;
+    assert_true(route_request_id_ok(SLICE("abc-DEF_0.1:2/3+4=@~")));
+    assert_false(route_request_id_ok(SLICE("")));
+    assert_false(route_request_id_ok(SLICE("a b")));
+    assert_false(route_request_id_ok(SLICE("a\"b")));
+    assert_false(route_request_id_ok(slice_of("a\0b", 3)));
+    memset(longest, 'x', sizeof(longest));
+    assert_true(route_request_id_ok(slice_of(longest, 128)));
+    assert_false(route_request_id_ok(slice_of(longest, 129)));
+
+    assert_true(
+        route_traceparent_ok(SLICE("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")));
+    assert_true(route_traceparent_ok(
+        SLICE("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")));
+    static const struct slice bad[] = {
+        SLICE("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"),
+        SLICE("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more"),
+        SLICE("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01more"),
+        SLICE("ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        SLICE("00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        SLICE("00-00000000000000000000000000000000-b7ad6b7169203331-01"),
+        SLICE("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"),
+        SLICE("00_0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(route_traceparent_ok(bad[i]));
+}
+
+/* One request head through route_head() and route_features(). */
+struct fixture {
+    struct policy policy;
+    struct route route;
+    struct routing routing;
+    struct proxy proxy;
+    struct lane lane;
+    struct client client;
+    struct exchange x;
+    struct http1_head head;
+    struct request_fields fields;
+    bool reads_body, uses_session;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *f = test_calloc(1, sizeof(*f));
+
+    f->route.policy = &f->policy;
+    f->routing =
+        (struct routing){.routes = &f->route, .n_routes = 1, .limits = {.header_bytes = 65536}};
+    f->proxy.routing = &f->routing;
+    f->proxy.hop = SLICE("me");
+    f->proxy.reads_body = &f->reads_body;
+    f->proxy.uses_session = &f->uses_session;
+    f->lane.proxy = &f->proxy;
+    f->client.peer.any.sa_family = AF_INET;
+    f->x.lane = &f->lane;
+    f->x.client = &f->client;
+    f->x.route = &f->route;
+    f->x.start_ns = 1000;
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    buf_fini(&f->x.head);
+    test_free(f);
+    return 0;
+}
+
+static enum rejection head(struct fixture *f, const char *text)
+{
+    struct http1_error error;
+    size_t n = strlen(text);
+
+    assert_int_equal(wire_http1_request(text, n, 100, &f->head, &error), n);
+    buf_fini(&f->x.head);
+    return route_head(&f->x, &f->head, text + n, &f->fields);
+}
+
+static enum rejection features(struct fixture *f, const char *fields, const char **param)
+{
+    char text[2048];
+    struct buf b = {.p = text, .cap = sizeof(text), .max = sizeof(text)};
+    struct slice detail;
+
+    buf_put_str(&b, "POST /v1/chat/completions?key=1 HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n");
+    buf_put_str(&b, fields);
+    buf_put(&b, "\r\n\0", 3);
+    assert_int_equal(b.err, 0);
+    f->x.f = (struct features){0};
+    f->x.model_in_header = false;
+    assert_int_equal(head(f, text), REJECT_NONE);
+    return route_features(&f->x, &f->head, &f->fields, param, &detail);
+}
+
+static void test_the_rendered_head(void **state)
+{
+    struct fixture *f = *state;
+    static const char want[] =
+        "POST /v1/x%2F?a=b HTTP/1.1\r\nX-Request-Id: id-1\r\n"
+        "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
+        "X-Weir-Hop: me\r\nAuthorization: Bearer k\r\nX-A:  1 \r\nTracestate: t=1\r\nX-B: 2\r\n";
+
+    assert_int_equal(
+        head(f,
+             "POST /v1/x%2F?a=b HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\nX-A:  1 "
+             "\r\nConnection: close, x-c\r\n"
+             "X-C: 3\r\nTransfer-Encoding: chunked\r\nX-Request-ID: id-1\r\nExpect: "
+             "100-continue\r\nTE: trailers\r\n"
+             "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nTracestate: "
+             "t=1\r\nX-B: 2\r\n\r\n"),
+        REJECT_NONE);
+    struct slice got = buf_slice(&f->x.head);
+    assert_int_equal(got.n, sizeof(want) - 1);
+    assert_memory_equal(got.p, want, got.n);
+    assert_true(slice_eq(exchange_method(&f->x), SLICE("POST")));
+    assert_true(slice_eq(exchange_path(&f->x), SLICE("/v1/x%2F")));
+    assert_true(slice_eq(exchange_request_id(&f->x), SLICE("id-1")));
+}
+
+static void test_targets_and_loops(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(head(f, "GET http://other:8/v1/y?q HTTP/1.1\r\nHost: h\r\n\r\n"), REJECT_NONE);
+    assert_true(slice_eq(exchange_path(&f->x), SLICE("/v1/y")));
+    assert_int_equal(head(f, "GET http://other HTTP/1.1\r\nHost: h\r\n\r\n"), REJECT_NONE);
+    assert_true(slice_eq(exchange_path(&f->x), SLICE("/")));
+    assert_int_equal(head(f, "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"), REJECT_INVALID_REQUEST);
+    assert_int_equal(head(f, "GET / HTTP/1.1\r\nHost: h\r\nX-Weir-Hop: you, mee\r\n\r\n"),
+                     REJECT_NONE);
+    assert_int_equal(
+        head(f, "GET / HTTP/1.1\r\nHost: h\r\nX-Weir-Hop: you\r\nx-weir-hop: a , me\r\n\r\n"),
+        REJECT_LOOP_DETECTED);
+    /* Two traceparents are none. */
+    assert_int_equal(
+        head(f, "GET / HTTP/1.1\r\nHost: h\r\n"
+                "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
+                "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n\r\n"),
+        REJECT_NONE);
+    assert_true(f->fields.new_trace);
+}
+
+static void test_features(void **state)
+{
+    struct fixture *f = *state;
+    const char *param;
+
+    assert_int_equal(features(f,
+                              "X-Model-Id: m1\r\nX-Model-Version: v2\r\nX-Required-Memory: 7.5\r\n"
+                              "X-Session-Id: s\r\nX-Request-Timeout-Ms: 250\r\nX-SLO-TTFT-Ms: "
+                              "40\r\nX-Priority: 1\r\n",
+                              &param),
+                     REJECT_NONE);
+    assert_true(slice_eq(f->x.f.model, SLICE("m1")));
+    assert_true(slice_eq(f->x.f.version, SLICE("v2")));
+    assert_true(f->x.f.required_bytes == GIB / 2 * 15);
+    assert_true(f->x.f.session == hash_slice(SLICE("s"), 0) && f->x.f.has_session);
+    assert_true(f->x.f.deadline_ns == 1000 + 250 * NS_PER_MS &&
+                f->x.f.slo_ttft_ns == 40 * NS_PER_MS);
+    assert_int_equal(f->x.f.priority, PRIORITY_DEFAULT); /* not trusted here */
+    assert_int_equal(f->x.f.body_bytes, 7);
+    assert_int_equal(f->x.f.task, TASK_CHAT);
+    f->route.trust_priority = f->route.trust_tenant = true;
+    f->route.timeouts.total_ns = 100 * NS_PER_MS;
+    assert_int_equal(
+        features(f, "X-Priority: 1\r\nX-Tenant-Id: t\r\nX-Request-Timeout-Ms: 250\r\n", &param),
+        REJECT_NONE);
+    assert_int_equal(f->x.f.priority, 1);
+    assert_true(slice_eq(f->x.f.tenant, SLICE("t")));
+    assert_true(f->x.f.deadline_ns == 1000 + 100 * NS_PER_MS); /* the route's is shorter */
+}
+
+static void test_headers_that_cannot_be_read(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const bad[][2] = {
+        {"X-Required-Memory: 8GB\r\n", "X-Required-Memory"},
+        {"X-Required-Memory: -1\r\n", "X-Required-Memory"},
+        {"X-Required-Memory:\r\n", "X-Required-Memory"},
+        {"X-Required-Memory: nan\r\n", "X-Required-Memory"},
+        {"X-Request-Timeout-Ms: 0\r\n", "X-Request-Timeout-Ms"},
+        {"X-Request-Timeout-Ms: 1.5\r\n", "X-Request-Timeout-Ms"},
+        {"X-SLO-TTFT-Ms: soon\r\n", "X-SLO-TTFT-Ms"},
+        {"X-Priority: 0\r\n", "X-Priority"},
+        {"X-Priority: 10\r\n", "X-Priority"},
+    };
+
+    f->route.trust_priority = true;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        const char *param = NULL;
+        assert_int_equal(features(f, bad[i][0], &param), REJECT_INVALID_HEADER);
+        assert_string_equal(param, bad[i][1]);
+    }
+}
+
+static void test_the_first_source_of_a_session_counts(void **state)
+{
+    struct fixture *f = *state;
+    const char *param;
+    struct peek_found found = {.user = {.present = true, .hash = 77}};
+
+    f->route.n_hash_on = 4;
+    f->route.hash_on[0] = (struct hash_on){HASH_ON_HEADER, SLICE("X-K")};
+    f->route.hash_on[1] = (struct hash_on){HASH_ON_BODY_USER, SLICE("")};
+    f->route.hash_on[2] = (struct hash_on){HASH_ON_COOKIE, SLICE("sid")};
+    f->route.hash_on[3] = (struct hash_on){HASH_ON_CLIENT_IP, SLICE("")};
+    f->uses_session = true;
+    assert_int_equal(features(f, "X-K: a\r\nCookie: sid=b\r\n", &param), REJECT_NONE);
+    assert_true(f->x.f.session == hash_slice(SLICE("a"), 0));
+    assert_false(f->x.reads_rest);
+    assert_int_equal(features(f, "Cookie: x=1; sid=b\r\n", &param), REJECT_NONE);
+    assert_true(f->x.f.session == hash_slice(SLICE("b"), 0));
+    assert_true(f->x.reads_rest); /* the body may say something better */
+    route_session_from_body(&f->x, &found);
+    assert_true(f->x.f.session == 77);
+    assert_int_equal(features(f, "", &param), REJECT_NONE);
+    assert_true(f->x.f.has_session); /* by address */
+    assert_int_equal(f->x.session_rank, 3);
+}
+
+/* An idle stream holds these three and no buffer: 4 KB is the budget. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    assert_true(sizeof(struct client) + sizeof(struct exchange) + sizeof(struct upstream) <= 3072);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_match),
+        cmocka_unit_test(test_identifiers),
+        cmocka_unit_test_setup_teardown(test_the_rendered_head, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_targets_and_loops, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_features, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_headers_that_cannot_be_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_first_source_of_a_session_counts, set_up,
+                                        tear_down),
+        cmocka_unit_test(test_sizes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
