@@ -12,7 +12,8 @@
 /* Between fork and exec: only what is safe there. The errno of a failure goes through the pipe, which exec closes. */
 static void run(char **argv, const sigset_t *mask, int first_fd, pid_t parent, int report)
 {
-    static const int defaults[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD, SIGUSR1, SIGUSR2};
+    static const int defaults[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
+                                   SIGPIPE, SIGCHLD, SIGUSR1, SIGUSR2};
     int failed = 0;
 
     if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
@@ -85,7 +86,8 @@ bool child_ended(struct child *c)
     siginfo_t info = {.si_pid = 0};
     int status = 0;
 
-    if (c->pid == 0 || waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+    if (c->pid == 0 || waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0)
         return false;
     /* While it is not reaped its number, and so its group's, is nobody else's. */
     child_kill(c);

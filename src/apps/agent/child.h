@@ -10,8 +10,8 @@
 #include "base/err.h"
 
 struct child {
-    pid_t pid;   /**< 0 = none, or it has ended */
-    int status;  /**< once it has ended: its exit status, or 128 + the signal */
+    pid_t pid;  /**< 0 = none, or it has ended */
+    int status; /**< once it has ended: its exit status, or 128 + the signal */
 };
 
 /**

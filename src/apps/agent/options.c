@@ -11,15 +11,19 @@
 
 static const char usage[] =
     "usage: weir agent --registry URL --advertise HOST:PORT [option ...] [-- COMMAND...]\n"
-    "Beside an inference server: registers it once it is healthy, and reports how it and its GPUs are.\n"
-    "  --registry URL        http://HOST:PORT of Weir, or nacos://HOST:8848[/nacos][?namespace=&group=&cluster=];\n"
+    "Beside an inference server: registers it once it is healthy, and reports how it and its GPUs "
+    "are.\n"
+    "  --registry URL        http://HOST:PORT of Weir, or "
+    "nacos://HOST:8848[/nacos][?namespace=&group=&cluster=];\n"
     "                        Nacos' login from WEIR_NACOS_USERNAME and WEIR_NACOS_PASSWORD\n"
     "  --advertise HOST:PORT address that others reach the server by\n"
     "  --service NAME        (default)\n"
     "  --id NAME             in the registry (the advertised address)\n"
     "  --engine KIND         auto vllm sglang tgi tei llamacpp triton ollama generic (auto)\n"
-    "  --engine-url URL      where the agent reaches it (http://127.0.0.1:PORT, the advertised port)\n"
-    "  --gpus LIST           all, none, or indexes and UUIDs: 0,1 (CUDA_VISIBLE_DEVICES if set, else all)\n"
+    "  --engine-url URL      where the agent reaches it (http://127.0.0.1:PORT, the advertised "
+    "port)\n"
+    "  --gpus LIST           all, none, or indexes and UUIDs: 0,1 (CUDA_VISIBLE_DEVICES if set, "
+    "else all)\n"
     "  --interval D          between load reports (500ms; 2s to Nacos)\n"
     "  --model ID            may be repeated (what the server lists)\n"
     "  --model-version V     of its models\n"
@@ -34,7 +38,8 @@ static const char usage[] =
     "  --kill-after D        from SIGTERM to SIGKILL of the command (10s)\n"
     "  --nvml PATH           NVIDIA's library (libnvidia-ml.so.1)\n"
     "  --devices             print what the GPUs tell, and end\n"
-    "COMMAND is the server, started and ended by the agent; HUP, USR1 and USR2 are passed on, TERM and INT after the\n"
+    "COMMAND is the server, started and ended by the agent; HUP, USR1 and USR2 are passed on, TERM "
+    "and INT after the\n"
     "drain, and its exit status becomes the agent's.\n";
 
 static int complain(const char *name, const char *value, const char *wanted)
@@ -130,7 +135,8 @@ static int advertise(struct agent_options *o, const char *value)
 
     if (rc >= 0)
         return rc;
-    if (wire_authority_parse(o->advertise, &o->host, &o->port) != 0 || o->port == 0 || o->host.n == 0)
+    if (wire_authority_parse(o->advertise, &o->host, &o->port) != 0 || o->port == 0 ||
+        o->host.n == 0)
         return complain("--advertise", value, "HOST:PORT");
     if (slice_eq(o->host, SLICE("0.0.0.0")) || slice_eq(o->host, SLICE("::")))
         return complain("--advertise", value, "an address that others can reach");
@@ -144,7 +150,8 @@ static int engine_url(struct agent_options *o, const char *value)
 
     while (n > 0 && value[n - 1] == '/')
         n--;
-    if (wire_url_parse(slice_str(value), &url) != 0 || url.host.n == 0 || url.query.p || n >= sizeof(o->url_room))
+    if (wire_url_parse(slice_str(value), &url) != 0 || url.host.n == 0 || url.query.p ||
+        n >= sizeof(o->url_room))
         return complain("--engine-url", value, "a URL like http://127.0.0.1:8000");
     memcpy(o->url_room, value, n);
     o->url_room[n] = 0;
@@ -187,7 +194,8 @@ static int engine(struct agent_options *o, const char *value)
     }
     if (engine_kind_named(slice_str(value), &o->engine) == 0)
         return -1;
-    return complain("--engine", value, "auto vllm sglang tgi tei llamacpp triton ollama or generic");
+    return complain("--engine", value,
+                    "auto vllm sglang tgi tei llamacpp triton ollama or generic");
 }
 
 enum kind {
@@ -340,7 +348,8 @@ static int take(int argc, char **argv, int *i, struct agent_options *o)
 /* What follows from other options or the environment. */
 static int complete(struct agent_options *o)
 {
-    const char *cuda = getenv("CUDA_VISIBLE_DEVICES"); /* NOLINT(concurrency-mt-unsafe): no thread yet */
+    const char *cuda =
+        getenv("CUDA_VISIBLE_DEVICES"); /* NOLINT(concurrency-mt-unsafe): no thread yet */
 
     if (!o->gpus) {
         o->gpus_by_cuda = cuda != NULL;
@@ -359,7 +368,8 @@ static int complete(struct agent_options *o)
         o->engine_url = o->url_room;
     }
     if (o->interval_ns == 0)
-        o->interval_ns = slice_starts(slice_str(o->registry), SLICE("nacos")) ? 2 * NS_PER_S : 500 * NS_PER_MS;
+        o->interval_ns =
+            slice_starts(slice_str(o->registry), SLICE("nacos")) ? 2 * NS_PER_S : 500 * NS_PER_MS;
     o->username = getenv("WEIR_NACOS_USERNAME"); /* NOLINT(concurrency-mt-unsafe) */
     o->password = getenv("WEIR_NACOS_PASSWORD"); /* NOLINT(concurrency-mt-unsafe) */
     return -1;

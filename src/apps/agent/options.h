@@ -38,13 +38,13 @@ struct agent_options {
     uint32_t n_metadata;
     struct kv labels[AGENT_PAIRS_MAX];
     uint32_t n_labels;
-    const char *nvml;       /**< NULL = the usual library */
-    const char *sysfs;      /**< NULL = /sys */
-    bool devices;           /**< print the devices and end */
-    char **command;         /**< NULL-terminated; NULL = none */
-    const char *username;   /**< WEIR_NACOS_USERNAME */
-    const char *password;   /**< WEIR_NACOS_PASSWORD */
-    char url_room[256];     /**< behind engine_url */
+    const char *nvml;             /**< NULL = the usual library */
+    const char *sysfs;            /**< NULL = /sys */
+    bool devices;                 /**< print the devices and end */
+    char **command;               /**< NULL-terminated; NULL = none */
+    const char *username;         /**< WEIR_NACOS_USERNAME */
+    const char *password;         /**< WEIR_NACOS_PASSWORD */
+    char url_room[256];           /**< behind engine_url */
     char token[AGENT_SECRET_MAX]; /**< empty = none */
 };
 
