@@ -10,12 +10,21 @@ static const struct engine_fault_rule for_all[] = {
     {0, NULL, ENGINE_FAULT_NONE},
 };
 
+static bool says(struct slice body, const char *words)
+{
+    size_t n = strlen(words);
+
+    for (size_t i = 0; i + n <= body.n; i++)
+        if (memcmp(body.p + i, words, n) == 0)
+            return true;
+    return false;
+}
+
 static const struct engine_fault_rule *
 find(const struct engine_fault_rule *rules, unsigned status, struct slice body)
 {
     for (const struct engine_fault_rule *r = rules; r && r->status; r++)
-        if (r->status == status &&
-            (!r->says || memmem(body.p ? body.p : "", body.n, r->says, strlen(r->says))))
+        if (r->status == status && (!r->says || says(body, r->says)))
             return r;
     return NULL;
 }

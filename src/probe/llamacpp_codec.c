@@ -30,10 +30,10 @@ static int on_slot(void *ctx, const struct slice *v)
 /* Slots tell who works, not who waits. */
 static bool read_slots(struct slice body, struct engine_metrics *out)
 {
-    const struct rows_shape shape = {(const char *const[]){NULL}, slot_fields};
+    const struct engine_rows_shape shape = {(const char *const[]){NULL}, slot_fields};
 
     *out = (struct engine_metrics){.newest_lora = -1};
-    return rows_read(body, &shape, on_slot, out) == 0;
+    return engine_rows_read(body, &shape, on_slot, out) == 0;
 }
 
 static const struct engine_metrics_shape metrics = {

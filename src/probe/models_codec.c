@@ -120,11 +120,11 @@ static int start(struct arena *a, uint32_t most, struct engine_models *out)
 
 int engine_models_list(struct slice body, struct arena *a, struct engine_models *out)
 {
-    const struct rows_shape shape = {list_keys, list_fields};
+    const struct engine_rows_shape shape = {list_keys, list_fields};
     int rc = start(a, ENDPOINT_MODELS_MAX, out);
 
     if (rc == 0)
-        rc = rows_read(body, &shape, on_list, out);
+        rc = engine_rows_read(body, &shape, on_list, out);
     if (rc)
         out->n = 0;
     return rc;
@@ -132,11 +132,11 @@ int engine_models_list(struct slice body, struct arena *a, struct engine_models 
 
 int engine_models_info(struct slice body, struct arena *a, struct engine_models *out)
 {
-    const struct rows_shape shape = {NULL, info_fields};
+    const struct engine_rows_shape shape = {NULL, info_fields};
     int rc = start(a, ENDPOINT_MODELS_MAX, out);
 
     if (rc == 0)
-        rc = rows_read(body, &shape, on_info, out);
+        rc = engine_rows_read(body, &shape, on_info, out);
     if (rc == 0 && out->n == 0)
         rc = WEIR_E_INVALID;
     if (rc)

@@ -14,10 +14,10 @@ static int on_version(void *ctx, const struct slice *v)
 static bool is_ollama(struct slice body)
 {
     static const char *const fields[] = {"version", NULL};
-    const struct rows_shape shape = {NULL, fields};
+    const struct engine_rows_shape shape = {NULL, fields};
     bool found = false;
 
-    return rows_read(body, &shape, on_version, &found) == 0 && found;
+    return engine_rows_read(body, &shape, on_version, &found) == 0 && found;
 }
 
 static const char *const health[] = {"/api/version", NULL};

@@ -18,8 +18,8 @@ struct text {
 };
 
 struct walk {
-    const struct rows_shape *shape;
-    rows_fn on_row;
+    const struct engine_rows_shape *shape;
+    engine_rows_fn on_row;
     void *ctx;
     unsigned depth;     /* objects and arrays we are inside */
     unsigned row_depth; /* depth inside a row; 0 = in no list */
@@ -33,7 +33,7 @@ struct walk {
     uint16_t list_key_n;
     int field; /* whose text is coming in; -1 = nobody's */
     bool in_text;
-    struct text values[ROWS_FIELDS_MAX];
+    struct text values[ENGINE_ROWS_FIELDS_MAX];
 };
 
 static void key_put(char *key, uint16_t *n, struct slice piece)
@@ -122,7 +122,7 @@ static void on_value(struct walk *w, struct slice text, bool last)
 
 static int row_end(struct walk *w)
 {
-    struct slice values[ROWS_FIELDS_MAX] = {{NULL, 0}};
+    struct slice values[ENGINE_ROWS_FIELDS_MAX] = {{NULL, 0}};
 
     for (int i = 0; w->shape->fields[i]; i++)
         if (w->values[i].present && !w->values[i].too_long)
@@ -195,13 +195,16 @@ static int on_event(void *ctx, enum json_event event, struct slice text, bool la
     }
 }
 
-int rows_read(struct slice body, const struct rows_shape *shape, rows_fn on_row, void *ctx)
+int engine_rows_read(struct slice body,
+                     const struct engine_rows_shape *shape,
+                     engine_rows_fn on_row,
+                     void *ctx)
 {
     struct walk w = {.shape = shape, .on_row = on_row, .ctx = ctx, .field = -1};
     struct json_scan scan;
 
     for (unsigned i = 0; shape->fields[i]; i++)
-        BUG_ON(i >= ROWS_FIELDS_MAX);
+        BUG_ON(i >= ENGINE_ROWS_FIELDS_MAX);
     wire_json_init(&scan, on_event, &w);
     int rc = wire_json_scan(&scan, body.p, body.n);
     if (rc == 0)

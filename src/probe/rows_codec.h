@@ -12,9 +12,9 @@
 #include "base/err.h"
 #include "base/slice.h"
 
-enum { ROWS_FIELDS_MAX = 12 };
+enum { ENGINE_ROWS_FIELDS_MAX = 12 };
 
-struct rows_shape {
+struct engine_rows_shape {
     /** Keys of the top-level object under which lists of rows stand; NULL-terminated. NULL: the object itself is the one
      * row. A list at the top is always read. */
     const char *const *lists;
@@ -27,10 +27,12 @@ struct rows_shape {
  * null, or its text is longer than 512 bytes.
  * @return 0 to go on; anything else ends the reading and is returned.
  */
-typedef int (*rows_fn)(void *ctx, const struct slice *values);
+typedef int (*engine_rows_fn)(void *ctx, const struct slice *values);
 
 /** @return 0; WEIR_E_INVALID: not JSON, or none of the lists is there; what on_row returned. */
-int rows_read(struct slice body, const struct rows_shape *shape, rows_fn on_row, void *ctx)
-    MUST_CHECK;
+int engine_rows_read(struct slice body,
+                     const struct engine_rows_shape *shape,
+                     engine_rows_fn on_row,
+                     void *ctx) MUST_CHECK;
 
 #endif /* WEIR_PROBE_ROWS_CODEC_H */

@@ -20,10 +20,10 @@ static bool is_tei(struct slice body)
 {
     static const char *const fields[] = {"model_id", "max_client_batch_size",
                                          "tokenization_workers", NULL};
-    const struct rows_shape shape = {NULL, fields};
+    const struct engine_rows_shape shape = {NULL, fields};
     bool found = false;
 
-    return rows_read(body, &shape, on_info, &found) == 0 && found;
+    return engine_rows_read(body, &shape, on_info, &found) == 0 && found;
 }
 
 static const struct engine_metrics_shape metrics = {

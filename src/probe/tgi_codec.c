@@ -21,10 +21,10 @@ static int on_info(void *ctx, const struct slice *v)
 static bool is_tgi(struct slice body)
 {
     static const char *const fields[] = {"model_id", "max_total_tokens", "router", NULL};
-    const struct rows_shape shape = {NULL, fields};
+    const struct engine_rows_shape shape = {NULL, fields};
     bool found = false;
 
-    return rows_read(body, &shape, on_info, &found) == 0 && found;
+    return engine_rows_read(body, &shape, on_info, &found) == 0 && found;
 }
 
 static const struct engine_metrics_shape metrics = {

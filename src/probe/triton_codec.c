@@ -29,10 +29,10 @@ static int on_server(void *ctx, const struct slice *v)
 static bool is_triton(struct slice body)
 {
     static const char *const fields[] = {"name", NULL};
-    const struct rows_shape shape = {NULL, fields};
+    const struct engine_rows_shape shape = {NULL, fields};
     bool found = false;
 
-    return rows_read(body, &shape, on_server, &found) == 0 && found;
+    return engine_rows_read(body, &shape, on_server, &found) == 0 && found;
 }
 
 static const struct engine_metrics_shape metrics = {
