@@ -109,12 +109,12 @@ static void fill_state(const struct agent *a, struct sample *s, bool lost)
     if (lost || (a->state == ENGINE_STATE_DEAD && a->in_state >= DEAD_CHECKS) ||
         (a->o.command && a->child.pid == 0))
         set_state(s, REPORTED_UNHEALTHY);
-    else if (a->state == ENGINE_STATE_LOADING)
-        set_state(s, REPORTED_LOADING);
     else if (a->phase != PHASE_RUNNING)
         set_state(s, REPORTED_DRAINING);
-    else if (a->state == ENGINE_STATE_READY && !sample_has(s, SAMPLE_STATE))
-        set_state(s, REPORTED_HEALTHY);
+    else if (a->state == ENGINE_STATE_LOADING)
+        set_state(s, REPORTED_LOADING);
+    else if (!sample_has(s, SAMPLE_STATE))
+        set_state(s, REPORTED_HEALTHY); /* or it was, until a check or two failed */
 }
 
 static void fill_sample(void *ctx, struct sample *s)
@@ -404,7 +404,7 @@ static void on_reading(void *ctx, const struct engine_reading *r)
     if (a->phase == PHASE_DRAINING && a->state == ENGINE_STATE_DEAD && a->in_state >= DEAD_CHECKS)
         end_child(a);
     if (!a->reporter && a->phase == PHASE_RUNNING && a->state == ENGINE_STATE_READY &&
-        ((a->models_told && a->detected) || a->in_state >= READY_CHECKS))
+        ((a->models_told && r->detected) || a->in_state >= READY_CHECKS))
         start_report(a);
 }
 
