@@ -3,7 +3,8 @@
 """From a load report to its use: a report flips which of two endpoints is the better one; how long until a pick uses it?
 
 usage: bench/report_to_use.py [--flips 1000]
-Measured from the answer of POST .../load until the first request that the newly better endpoint answers was sent.
+Measured from the answer of POST .../load until the first request that the newly better endpoint answers was sent: 0
+means that the very next request used it. Until that request was answered bounds it from above.
 """
 import argparse
 import http.client
@@ -36,7 +37,7 @@ def main():
     data_port, registry_port = rig.free_port(), rig.free_port()
     workers = {name: rig.free_port() for name in ("a", "b")}
     programs = []
-    took, picks = [], 0
+    took, answered, at_once = [], [], 0
     try:
         programs.append(rig.Program([weir, "serve", "--host", "127.0.0.1", "--port", data_port, "--admin-port", "0",
                                      "--registry-port", registry_port, "--threads", "1"]))
@@ -66,21 +67,26 @@ def main():
             better = "b" if seq % 2 else "a"
             report("b", seq, 0 if better == "b" else 20)
             told = time.perf_counter()
+            tries = 0
             while True:
                 sent = time.perf_counter()
                 status, headers, _ = data("POST", "/v1/chat/completions", PROMPT)
-                picks += 1
+                tries += 1
                 if status == 200 and headers["X-Weir-Worker"] == better:
                     break
                 assert sent - told < 5, "the report is not used"
             took.append((sent - told) * 1000)
+            answered.append((time.perf_counter() - told) * 1000)
+            at_once += tries == 1
     finally:
         for p in reversed(programs):
             p.stop()
     took.sort()
-    p50, p99 = took[len(took) // 2], took[int(len(took) * 0.99)]
-    print(f"report to use: p50 {p50:.3f} ms, p99 {p99:.3f} ms, worst {took[-1]:.3f} ms over {len(took)} flips, "
-          f"{picks} picks (budget p99 {BUDGET_MS:g} ms)")
+    answered.sort()
+    p99 = took[int(len(took) * 0.99)]
+    print(f"report to use: p99 {p99:.3f} ms, worst {took[-1]:.3f} ms over {len(took)} flips; the very next request used it "
+          f"{at_once} times; until its answer: p50 {answered[len(took) // 2]:.3f} ms, p99 "
+          f"{answered[int(len(took) * 0.99)]:.3f} ms (budget p99 {BUDGET_MS:g} ms)")
     return 0 if p99 <= BUDGET_MS else 1
 
 

@@ -163,6 +163,20 @@ def test_a_device_that_vanishes_makes_the_endpoint_unhealthy(agent, engine, regi
     a.wait_line("GPU-0000 is lost")
 
 
+def test_a_driver_that_hangs_stops_neither_reports_nor_the_end(agent, engine, registry, gpus):
+    world = "count 1\n" + u.one_gpu(0)
+    g = gpus(world)
+    a = agent(registry.url, engine.url, gpus=g)
+    registry.wait_load(gpu_util_percent=37)
+    g.write(world + "0 power hang\n")
+    load = registry.wait(lambda m, p, b: p.endswith("/load") and "gpu_util_percent" not in b and "running" in b
+                         and b["seq"] > 5, "a report without the devices")[2]
+    assert load["state"] == "healthy" and load["running"] == 3
+    a.stop()
+    assert "the driver does not answer" in a.output
+    assert registry.calls[-1][0] == "DELETE"
+
+
 def test_an_old_driver_gives_what_it_has(agent, engine, registry, gpus):
     g = gpus("count 1\n" + u.one_gpu(0, more="0 gpm 1\n0 sm 50\n0 dram 50\n"))
     agent(registry.url, engine.url, gpus=g, nvml=u.NVML_OLD)

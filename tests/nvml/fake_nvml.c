@@ -4,7 +4,8 @@
  * again whenever it was exchanged, so a test changes the world by renaming a new file over it.
  *
  * Lines: "KEY VALUE" for the library, "DEVICE KEY VALUE" for a device, "DEVICE/SLICE KEY VALUE" for a MIG slice; "#"
- * begins a comment. A VALUE "!N" makes the call return code N; "-" takes the line back.
+ * begins a comment. A VALUE "!N" makes the call return code N; "-" takes the line back,
+ * "hang" never returns.
  *   library: init, count (of devices), count alone decides how many there are
  *   device:  handle, uuid, name, total, free, memory_v2, util, membusy, power, mig, gpm, sm, dram, engine, sample
  * What is not told: handle, uuid and name are made up, everything else answers 3 (not supported).
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "gpu/nvml_abi.h"
 
@@ -129,6 +131,8 @@ static int ask(nvml_handle h, const char *key, const char **out)
         return NVML_NOT_SUPPORTED;
     if (v[0] == '!')
         return atoi(v + 1);
+    if (strcmp(v, "hang") == 0) /* as a driver does while a board dies */
+        sleep(3600);
     *out = v;
     return NVML_OK;
 }

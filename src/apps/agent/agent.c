@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -449,7 +450,7 @@ static int print_devices(struct agent *a)
     if (rc >= 0)
         return rc;
     (void)gpus_read(g, loop_clock(), a->readings);
-    usleep(120000);
+    (void)poll(NULL, 0, 120);
     unsigned n = gpus_read(g, loop_clock(), a->readings);
     for (unsigned i = 0; i < n; i++) {
         const struct gpu_reading *r = &a->readings[i];
