@@ -236,7 +236,6 @@ nacos_judge(struct reporter *r, enum report_step step, const struct fetch_result
 
 const struct report_target report_nacos = {
     .claims = true,
-    .load_registers = true,
     .init = nacos_init,
     .fini = nacos_fini,
     .wants_login = nacos_wants_login,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state machine, the same for every kind of registry; how a step looks on the wire is the target's.
- * Two exchanges at most are under way: `control` (log in, claim, register, renew, deregister) and `load`. A registration
- * that is under way when the end comes is waited for: cancelled half way it might reach the registry after the
- * deregistration.
+ * Two exchanges at most are under way: `control` (log in, claim, register, renew, deregister) and `load`. What is under
+ * way when the end comes is waited for: cancelled half way it might reach the registry after the deregistration, and a
+ * registration would then stay behind.
  */
 #include "report/report.h"
 
@@ -274,7 +274,7 @@ static void on_load_timer(struct loop_timer *t)
         r->stats.failures++;
 }
 
-/* What registers has to be through first. */
+/* What is under way has to be through first. */
 static void leave_when_quiet(struct reporter *r)
 {
     if (r->control || r->load)
@@ -300,11 +300,7 @@ void report_stop(struct reporter *r)
     r->stopping = true;
     loop_timer_cancel(&r->control_timer);
     loop_timer_cancel(&r->load_timer);
-    if (r->load && !r->target->load_registers) {
-        fetch_cancel(r->load);
-        r->load = NULL;
-    }
-    if (r->control && r->step != STEP_REGISTER) {
+    if (r->control && (r->step == STEP_LOGIN || r->step == STEP_CLAIM)) {
         fetch_cancel(r->control);
         r->control = NULL;
     }

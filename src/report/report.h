@@ -5,7 +5,7 @@
  * Register at once, renew every third of the TTL, report every interval from the first registration on. An answer 404
  * means the registry lost us: register again. Failures are retried after 0.2 s .. 5 s, doubling, with jitter; they are
  * logged when they begin and when they end. Reports do not pile up: while one is under way the next is left out.
- * At the end renewals and reports stop first, then the endpoint is deregistered.
+ * At the end renewals and reports stop first, what is under way is waited for, then the endpoint is deregistered.
  *
  * Two kinds of registry: Weir's own ("http://host:8848") and a Nacos server of any version over HTTP
  * ("nacos://host:8848/nacos?namespace=N&group=G&cluster=C"; nacos+https). Nacos gets its load reports as metadata, in a
@@ -38,7 +38,7 @@ struct report_options {
     void (*fill)(void *ctx, struct sample *s);
     /** The registry has it for the first time. May be NULL. */
     void (*on_registered)(void *ctx);
-    /** report_stop() is through: deregistered, or given up after 2 s. Not called inside report_stop(). May free the reporter. */
+    /** report_stop() is through: deregistered, or given up after 4 s at most. Not called inside report_stop(). May free the reporter. */
     void (*on_stopped)(void *ctx);
     void *ctx;
 };

@@ -37,8 +37,7 @@ struct report_request {
 struct reporter;
 
 struct report_target {
-    bool claims;         /* has a STEP_CLAIM */
-    bool load_registers; /* a STEP_LOAD makes the instance where there is none */
+    bool claims; /* has a STEP_CLAIM */
     /** Reads the URL. @return 0, WEIR_E_INVALID, WEIR_E_NOMEM. */
     int (*init)(struct reporter *r, const struct report_options *o);
     void (*fini)(struct reporter *r);
