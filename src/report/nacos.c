@@ -176,7 +176,7 @@ static enum report_verdict judge_login(struct reporter *r, struct slice body)
     mem_free(loop_mem(), r->bearer);
     r->bearer = text;
     /* A tenth of its life before its end, as Nacos' own clients do; a life that is not told is 5 minutes. */
-    if (ttl_s == 0 || ttl_s > 10 * 86400)
+    if (ttl_s == 0 || ttl_s > UINT64_C(10) * 86400)
         ttl_s = 300;
     r->nacos.token_until_ns = loop_now(r->loop) + ttl_s * NS_PER_S / 10 * 9;
     return VERDICT_OK;

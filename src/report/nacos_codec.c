@@ -59,7 +59,7 @@ int report_nacos_url(struct slice text, struct nacos_url *out)
         size_t path = slice_find(before, '/');
         out->authority = slice_of(rest.p, path);
         struct slice given = slice_from(before, path);
-        while (given.n && given.p[given.n - 1] == '/')
+        while (slice_ends(given, SLICE("/")))
             given.n--;
         if (given.n)
             out->path = given;
@@ -184,8 +184,9 @@ static void put_sample(struct map_writer *w, const struct sample *s)
     put_meta(w, SLICE("health_status"), slice_str(health_name(s)));
     if (sample_has(s, SAMPLE_MEMORY_FREE))
         put_count(w, SLICE("remaining_memory"), (double)s->memory_free_bytes / (double)GIB, 2);
+    uint32_t percent = s->gpu_util_bp / 100; /* whole ones: less to push */
     if (sample_has(s, SAMPLE_GPU_UTIL))
-        put_count(w, SLICE("gpu_util"), s->gpu_util_bp / 100, 0);
+        put_count(w, SLICE("gpu_util"), percent, 0);
     if (sample_has(s, SAMPLE_RUNNING))
         put_count(w, SLICE("current_requests"), s->running, 0);
     if (sample_has(s, SAMPLE_WAITING))
@@ -222,7 +223,7 @@ int report_nacos_write_instance(struct buf *out,
     bool usable = !sample_has(s, SAMPLE_STATE) ||
                   (s->state != REPORTED_LOADING && s->state != REPORTED_UNHEALTHY);
 
-    buf_init(&json, out->mem, 16 * NACOS_METADATA_MAX);
+    buf_init(&json, out->mem, (size_t)16 * NACOS_METADATA_MAX);
     buf_init(&list, out->mem, (size_t)ENDPOINT_MODELS_MAX * (ENDPOINT_TEXT_MAX + 1));
     struct map_writer w = {.json = &json};
     put_meta(&w, SLICE(NACOS_MARK_KEY), SLICE(NACOS_MARK_VALUE));

@@ -32,19 +32,21 @@ static int begin(struct reporter *r, enum report_step step);
 static void log_failure(const struct reporter *r,
                         enum report_step step,
                         enum report_verdict v,
-                        const struct fetch_result *f)
+                        const struct fetch_result *f,
+                        const char *then)
 {
     if (v == VERDICT_TAKEN)
         log_error("report",
-                  "%.*s:%u is registered by someone else there, and not touched registry=%s",
-                  SLICE_ARG(r->instance->host), r->instance->port, r->base);
+                  "%.*s:%u is registered by someone else there, and not touched registry=%s%s",
+                  SLICE_ARG(r->instance->host), r->instance->port, r->base, then);
     else if (f->error)
-        log_warn("report", "%s failed: %s registry=%s", step_names[step], f->message, r->base);
+        log_warn("report", "%s failed: %s registry=%s%s", step_names[step], f->message, r->base,
+                 then);
     else
         log_warn(
-            "report", "%s failed: HTTP %u %.*s registry=%s", step_names[step], f->status,
+            "report", "%s failed: HTTP %u %.*s registry=%s%s", step_names[step], f->status,
             SLICE_ARG(slice_of(f->body.p, step == STEP_LOGIN ? 0 : MIN(f->body.n, (size_t)200))),
-            r->base);
+            r->base, then);
 }
 
 static uint64_t backoff(struct reporter *r)
@@ -62,7 +64,7 @@ static void control_failed(struct reporter *r, enum report_verdict v, const stru
 
     r->stats.failures++;
     if (r->failures++ == 0 || what != r->logged)
-        log_failure(r, r->step, v, f);
+        log_failure(r, r->step, v, f, "; trying again until it works");
     r->logged = what;
     /* A renewal must have its chances while the lease still holds. */
     if (r->registered)
@@ -142,7 +144,7 @@ static void leave_done(struct reporter *r, enum report_verdict v, const struct f
 {
     r->registered = false;
     if (v != VERDICT_OK && v != VERDICT_UNKNOWN)
-        log_failure(r, STEP_LEAVE, v, f);
+        log_failure(r, STEP_LEAVE, v, f, "");
     r->on_stopped(r->ctx);
 }
 
@@ -195,7 +197,7 @@ static void on_load_done(void *ctx, const struct fetch_result *f)
     }
     r->stats.failures++;
     if (!r->load_failing)
-        log_failure(r, STEP_LOAD, VERDICT_FAILED, f);
+        log_failure(r, STEP_LOAD, VERDICT_FAILED, f, "");
     r->load_failing = true;
 }
 
