@@ -56,6 +56,8 @@ static int nacos_init(struct reporter *r, const struct report_options *o)
     if (rc == 0)
         rc = make_base(n, &url);
     if (rc == 0)
+        rc = copy(slice_str(r->base), &r->where);
+    if (rc == 0)
         rc = copy(url.place.namespace_id, &n->namespace_id);
     if (rc == 0)
         rc = copy(url.place.group, &n->group);

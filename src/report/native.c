@@ -8,6 +8,8 @@
 #include "report/report_priv.h"
 #include "wire/url.h"
 
+enum { WHERE_MAX = 4096 };
+
 static int native_init(struct reporter *r, const struct report_options *o)
 {
     struct url url;
@@ -17,7 +19,13 @@ static int native_init(struct reporter *r, const struct report_options *o)
         return WEIR_E_INVALID;
     if (o->bearer && !(r->bearer = mem_strdup(loop_mem(), slice_str(o->bearer))))
         return WEIR_E_NOMEM;
-    return 0;
+    struct buf where;
+    buf_init(&where, loop_mem(), WHERE_MAX);
+    int rc = report_write_url(&where, slice_str(r->base), r->instance->id, "");
+    if (rc == 0 && !(r->where = mem_strdup(loop_mem(), buf_slice(&where))))
+        rc = WEIR_E_NOMEM;
+    buf_fini(&where);
+    return rc == WEIR_E_FULL ? WEIR_E_INVALID : rc;
 }
 
 static void native_fini(struct reporter *r)

@@ -36,17 +36,15 @@ static void log_failure(const struct reporter *r,
                         const char *then)
 {
     if (v == VERDICT_TAKEN)
-        log_error("report",
-                  "%.*s:%u is registered by someone else there, and not touched registry=%s%s",
-                  SLICE_ARG(r->instance->host), r->instance->port, r->base, then);
+        log_error("report", "%.*s:%u is registered by someone else there, and not touched url=%s%s",
+                  SLICE_ARG(r->instance->host), r->instance->port, r->where, then);
     else if (f->error)
-        log_warn("report", "%s failed: %s registry=%s%s", step_names[step], f->message, r->base,
-                 then);
+        log_warn("report", "%s failed: %s url=%s%s", step_names[step], f->message, r->base, then);
     else
         log_warn(
-            "report", "%s failed: HTTP %u %.*s registry=%s%s", step_names[step], f->status,
+            "report", "%s failed: HTTP %u %.*s url=%s%s", step_names[step], f->status,
             SLICE_ARG(slice_of(f->body.p, step == STEP_LOGIN ? 0 : MIN(f->body.n, (size_t)200))),
-            r->base, then);
+            r->where, then);
 }
 
 static uint64_t backoff(struct reporter *r)
@@ -75,8 +73,8 @@ static void control_failed(struct reporter *r, enum report_verdict v, const stru
 static void control_worked(struct reporter *r)
 {
     if (r->failures > 0)
-        log_info("report", "registry answers again after %u failures registry=%s", r->failures,
-                 r->base);
+        log_info("report", "registry answers again after %u failures url=%s", r->failures,
+                 r->where);
     r->failures = 0;
     loop_timer_set(r->loop, &r->control_timer,
                    loop_now(r->loop) + (r->changed || !r->registered ? 0 : r->ttl_ns / 3));
@@ -333,9 +331,11 @@ int report_new(struct loop *loop,
     r->rnd.state = o->seed;
     r->control_timer.on_timer = on_control_timer;
     r->load_timer.on_timer = on_load_timer;
-    int rc = r->target->init(r, o);
-    if (rc == 0 && !(r->base = mem_strdup(loop_mem(), slice_str(o->registry_url))))
+    int rc = 0;
+    if (!(r->base = mem_strdup(loop_mem(), slice_str(o->registry_url))))
         rc = WEIR_E_NOMEM;
+    if (rc == 0)
+        rc = r->target->init(r, o);
     if (rc) {
         report_free(r);
         return rc;
@@ -356,7 +356,7 @@ void report_free(struct reporter *r)
     if (r->load)
         fetch_cancel(r->load);
     r->target->fini(r);
-    mem_free(loop_mem(), r->base);
+    mem_free(loop_mem(), r->where);
     mem_free(loop_mem(), r->bearer);
     mem_free(loop_mem(), r);
 }

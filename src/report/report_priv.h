@@ -80,7 +80,8 @@ struct reporter {
     void (*on_stopped)(void *ctx);
     void *ctx;
 
-    char *base;   /* the registry as it was named, for logs; owned */
+    char *base;   /* the registry as it was named; owned */
+    char *where;  /* we in it, for logs; owned */
     char *bearer; /* owned; NULL = none */
     struct nacos_state nacos;
     /* the next step of control; the end, when nothing is to be undone */
