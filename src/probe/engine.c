@@ -49,6 +49,7 @@ struct engine_reader {
 
     /* models */
     bool want_models, more_models;
+    bool ask_again; /* it could not be asked for its models: with the next check, not the sixth */
     struct arena arena, arena_next;
     struct engine_models list, next;
     bool models_known;
@@ -290,6 +291,7 @@ static void on_models(void *ctx, const struct fetch_result *f)
     r->models = NULL;
     r->looked_models = true;
     r->more_models = false;
+    r->ask_again = f->error || f->status >= 500;
     if (rc == 0) {
         rc = more ? read_more(r, f->body) : read_models(r, f->body);
         if (rc)
@@ -523,7 +525,7 @@ static void on_check(struct loop_timer *t)
     uint64_t every = MAX(r->o.health_ns, r->health_path ? 0 : r->adapter->health_least_ns);
 
     ask_health(r);
-    if (r->want_models && r->rounds % MODELS_EVERY == 0)
+    if (r->want_models && (r->ask_again || r->rounds % MODELS_EVERY == 0))
         ask_models(r, r->adapter->models_path, r->adapter->models_post);
     r->rounds++;
     loop_timer_set(r->o.loop, t,

@@ -359,8 +359,6 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
     p->access_fd = o->access_fd;
     p->connections_max = connection_limit(p, o->n_loops);
     pthread_mutex_init(&p->pools_lock, NULL);
-    pthread_mutex_init(&p->waiting_lock, NULL);
-    list_init(&p->waiting);
     uint32_t n_routes = o->routing->n_routes ? o->routing->n_routes : 1;
     struct prng seeds = {.state = loop_clock() ^ loop_wall_clock()};
     p->pools = mem_array(mem, n_routes, sizeof(*p->pools));
@@ -482,7 +480,6 @@ void proxy_free(struct proxy *p)
     asker_fini(&p->control_asker);
     pools_free(p);
     pthread_mutex_destroy(&p->pools_lock);
-    pthread_mutex_destroy(&p->waiting_lock);
     mem_free(p->mem, p->aliases);
     mem_free(p->mem, p->reads_body);
     mem_free(p->mem, p->uses_session);

@@ -68,6 +68,14 @@ static const struct member *member_find(const struct snapshot *s, const struct c
     return NULL;
 }
 
+bool upstream_listed(struct asker *a, const struct cell *cell)
+{
+    bool listed = member_find(asker_newest(a), cell) != NULL;
+
+    asker_done(a);
+    return listed;
+}
+
 static char *put_text(char *at, struct slice from, struct slice *to)
 {
     if (from.n)
@@ -113,8 +121,10 @@ struct target *upstream_target(struct lane *l, struct cell *cell)
                 t = container_of(n, struct target, node);
     }
     if (!t) {
-        const struct member *m = member_find(l->asker.snap, cell);
+        /* The pool may have been ahead of this turn's snapshot. */
+        const struct member *m = member_find(asker_newest(&l->asker), cell);
         t = m ? target_new(l, m) : NULL;
+        asker_done(&l->asker);
     }
     if (t)
         t->users++;

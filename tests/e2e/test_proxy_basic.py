@@ -711,6 +711,28 @@ def test_a_new_endpoint_serves_those_who_wait(start):
     p.quiet()
 
 
+def test_pools_that_share_an_endpoint_are_all_served(start):
+    u, v = start.up(), start.up()
+    p = start(f"{u.addr},model=a,model=b,model=c,limit=1", f"{v.addr},model=b,model=d,limit=1")
+    bad = []
+
+    def load(model):
+        c = Client(p)
+        for _ in range(40):
+            c.post(b'{"model":"%s"}' % model)
+            a = c.answer()
+            if a.status != 200:
+                bad.append((model, a.status))
+        c.close()
+    threads = [threading.Thread(target=load, args=(m,)) for m in (b"a", b"b", b"c", b"d") * 4]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert bad == [] and u.hits() + v.hits() == 640
+    p.quiet()
+
+
 def test_endpoints_come_and_go_under_load(start):
     """Snapshots are swapped and freed while requests run and wait: nothing is lost, nothing is left over."""
     ups = [start.up() for _ in range(4)]
@@ -728,7 +750,7 @@ def test_endpoints_come_and_go_under_load(start):
     threads = [threading.Thread(target=load) for _ in range(12)]
     for t in threads:
         t.start()
-    for i in range(150):
+    for i in range(500):
         u = ups[1 + i % 3]
         assert p.command(f"remove {u.addr}") == "removed"
         assert p.command(f"add {u.addr},model=m,limit={1 + i % 3}") == "added"

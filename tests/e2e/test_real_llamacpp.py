@@ -162,6 +162,7 @@ def test_one_of_two_is_killed_under_load(start_weir, engines, client):
     assert enough.wait(120)
     shares = [e.number("llamacpp:tokens_predicted_total") for e in (a, b)]
     a.kill()
+    a.wait()                            # while it dies its listener still takes connections
     killed.set()
     for t in threads:
         t.join(120)
