@@ -39,7 +39,7 @@ static void log_failure(const struct reporter *r,
         log_error("report", "%.*s:%u is registered by someone else there, and not touched url=%s%s",
                   SLICE_ARG(r->instance->host), r->instance->port, r->where, then);
     else if (f->error)
-        log_warn("report", "%s failed: %s url=%s%s", step_names[step], f->message, r->base, then);
+        log_warn("report", "%s failed: %s url=%s%s", step_names[step], f->message, r->where, then);
     else
         log_warn(
             "report", "%s failed: HTTP %u %.*s url=%s%s", step_names[step], f->status,
