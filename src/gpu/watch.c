@@ -17,6 +17,7 @@ struct gpu_watch {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool stop;
+    bool done; /* the thread touches nothing any more but the lock */
     unsigned n;
     uint64_t read_ns;
     struct gpu_reading readings[GPU_DEVICES_MAX];
@@ -49,6 +50,8 @@ static void *run(void *arg)
         while (!w->stop && pthread_cond_timedwait(&w->wake, &w->lock, &until) == 0)
             ;
     }
+    w->done = true;
+    pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
@@ -92,13 +95,17 @@ void gpu_watch_stop(struct gpu_watch *w)
     pthread_mutex_lock(&w->lock);
     w->stop = true;
     pthread_cond_signal(&w->wake);
-    pthread_mutex_unlock(&w->lock);
     const struct timespec until = at(loop_clock() + NS_PER_S);
-    if (pthread_clockjoin_np(w->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+    while (!w->done && pthread_cond_timedwait(&w->wake, &w->lock, &until) == 0)
+        ;
+    bool done = w->done;
+    pthread_mutex_unlock(&w->lock);
+    if (!done) {
         log_warn("gpu", "the driver does not answer; its thread is left behind");
         pthread_detach(w->thread);
         return;
     }
+    pthread_join(w->thread, NULL);
     dispose(w);
 }
 

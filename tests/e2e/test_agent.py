@@ -39,6 +39,7 @@ def loads(registry):
 
 
 @pytest.mark.sanitize
+@pytest.mark.race
 def test_every_field_is_reported_exactly(agent, engine, registry, gpus):
     g = gpus("count 1\n" + u.one_gpu(0, more="0 gpm 1\n0 sm 71.25\n0 dram 33.5\n0 engine 80\n"))
     agent(registry.url, engine.url, "--id", "w1", "--model-version", "3", "--metadata", "rack=7", "--label", "tier=gold",
@@ -150,6 +151,7 @@ def test_cuda_visible_devices_is_respected_unless_gpus_is_given(agent, engine, r
 
 
 @pytest.mark.sanitize
+@pytest.mark.race
 def test_a_device_that_vanishes_makes_the_endpoint_unhealthy(agent, engine, registry, gpus):
     world = "count 1\n" + u.one_gpu(0)
     g = gpus(world)
