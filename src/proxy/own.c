@@ -21,14 +21,30 @@ static bool live(const struct snapshot *s, struct slice id)
     return m && m->n_members > 0;
 }
 
+/* Index of the first model whose name is greater; an absent name is less than any. */
+static uint32_t first_after(const struct snapshot *s, struct slice after)
+{
+    uint32_t from = 0;
+    uint32_t to = s && after.p ? s->n_models : 0;
+
+    while (from < to) {
+        uint32_t mid = from + (to - from) / 2;
+        if (slice_cmp(s->models[mid].id, after) > 0)
+            to = mid;
+        else
+            from = mid + 1;
+    }
+    return from;
+}
+
 /* The next name after `after` in byte order: live models and the aliases of live ones, without duplicates. */
 static struct slice next_name(const struct lane *l, struct slice after)
 {
     const struct snapshot *s = l->asker.snap;
     struct slice best = {NULL, 0};
 
-    for (uint32_t i = 0; s && i < s->n_models && !best.p; i++)
-        if (s->models[i].n_members && (!after.p || slice_cmp(s->models[i].id, after) > 0))
+    for (uint32_t i = first_after(s, after); s && i < s->n_models && !best.p; i++)
+        if (s->models[i].n_members)
             best = s->models[i].id;
     map_foreach(e, &l->aliases)
     {
