@@ -15,7 +15,8 @@ static struct iovec part(const char *p, size_t n)
 
 void body_charge(struct exchange *x)
 {
-    uint64_t n = buf_len(&x->body) + (x->client ? net_conn_queued(&x->client->conn) : 0);
+    uint64_t n = buf_len(&x->body) + (x->client ? net_conn_queued(&x->client->conn) : 0) +
+                 (x->up ? net_conn_queued(&x->up->conn) : 0);
 
     if (n > x->charged)
         stat_add(&x->lane->stats.buffered, n - x->charged);
@@ -229,7 +230,6 @@ static void forget_sent(struct exchange *x)
     x->body_base = x->body_sent;
     if (buf_len(&x->body) == 0)
         lane_buf_give(x->lane, &x->body);
-    body_charge(x);
 }
 
 void body_push(struct exchange *x, struct slice head, struct slice tail)
@@ -261,8 +261,14 @@ void body_push(struct exchange *x, struct slice head, struct slice tail)
     if (k)
         (void)net_conn_send(&x->up->conn, v, k);
     forget_sent(x);
-    if (!x->complete && net_conn_queued(&x->up->conn) > HIGH_WATER)
+    body_charge(x);
+    if (!x->complete && net_conn_queued(&x->up->conn) > HIGH_WATER) {
         net_conn_pause(&x->client->conn);
+        if (x->state == X_AWAIT && !x->stall_ns) {
+            x->stall_ns = loop_now(x->lane->loop);
+            x->stall_queued = net_conn_queued(&x->up->conn);
+        }
+    }
     client_arm(x->client);
 }
 

@@ -198,6 +198,9 @@ static void on_drained(struct net_conn *c)
 
     if (!x)
         return;
+    if (x->state == X_AWAIT)
+        x->stall_ns = 0;
+    body_charge(x);
     body_pump(x);
     if (x->client && !x->complete)
         net_conn_resume(&x->client->conn);
