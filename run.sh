@@ -54,6 +54,11 @@ start() {
 	done
 	if [ -z "$ready" ]; then
 		[ ! -f "$log" ] || cat "$log" >&2
+		kill -TERM "${pids[-1]}" 2>/dev/null || true
+		local rc=0
+		wait "${pids[-1]}" || rc=$?
+		unset 'pids[-1]'
+		[ "$rc" -eq 2 ] && return 2 # the command line or the configuration: it has said what
 		return 1
 	fi
 	cat <&"$fd" & # ends with its writer
@@ -95,9 +100,11 @@ for arg in "$@"; do
 done
 
 dir=$(mktemp -d)
-if ! start weir build/weir serve "$@"; then
-	say "run.sh: weir did not start. If a port is taken: ./run.sh --port 0 --admin-port 0 --registry-port 0 takes free ones." >&2
-	exit 1
+rc=0
+start weir build/weir serve "$@" || rc=$?
+if [ $rc -ne 0 ]; then
+	[ $rc -eq 2 ] || say "run.sh: weir did not start. If a port is taken: ./run.sh --port 0 --admin-port 0 --registry-port 0 takes free ones." >&2
+	exit $rc
 fi
 data=$(here "$(field data)")
 admin=$(here "$(field admin)")
@@ -141,7 +148,7 @@ say "  -d '{\"model\":\"$model\",\"stream\":true,\"messages\":[{\"role\":\"user\
 say ""
 say "Ctrl-C ends it all."
 
-# The first of them to end decides: without weir, or without a worker, this is no longer what was promised.
+# A worker that ends, or that you kill to see what happens, is Weir's matter; without Weir there is nothing left to do.
 rc=0
 wait "${pids[0]}" || rc=$?
 exit "$rc"

@@ -72,7 +72,7 @@ void buf_commit(struct buf *b, size_t n)
     b->to += n;
 }
 
-int buf_put(struct buf *b, const void *p, size_t n)
+int buf_put_slow(struct buf *b, const void *p, size_t n)
 {
     if (n == 0)
         return b->err;
@@ -82,21 +82,6 @@ int buf_put(struct buf *b, const void *p, size_t n)
     memcpy(to, p, n);
     b->to += n;
     return 0;
-}
-
-int buf_put_slice(struct buf *b, struct slice s)
-{
-    return buf_put(b, s.p, s.n);
-}
-
-int buf_put_str(struct buf *b, const char *s)
-{
-    return buf_put(b, s, strlen(s));
-}
-
-int buf_put_char(struct buf *b, char c)
-{
-    return buf_put(b, &c, 1);
 }
 
 int buf_put_u64(struct buf *b, uint64_t v)
@@ -125,11 +110,20 @@ int buf_put_hex(struct buf *b, uint64_t v, unsigned digits)
     char text[16];
 
     BUG_ON(digits > sizeof(text));
-    for (unsigned i = digits; i > 0; i--) {
-        text[i - 1] = "0123456789abcdef"[v & 15];
-        v >>= 4;
+    /* All 16 at once: spread the nibbles over the bytes of two words, then turn each byte into its digit. */
+    for (unsigned half = 0; half < 2; half++) {
+        uint64_t w = half ? v & 0xFFFFFFFFu : v >> 32;
+        w = (w | w << 16) & 0x0000FFFF0000FFFFu;
+        w = (w | w << 8) & 0x00FF00FF00FF00FFu;
+        w = (w | w << 4) & 0x0F0F0F0F0F0F0F0Fu;
+        uint64_t letters = ((w + 0x0606060606060606u) >> 4) & 0x0101010101010101u;
+        w += 0x3030303030303030u + letters * ('a' - '0' - 10);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        w = __builtin_bswap64(w);
+#endif
+        memcpy(text + half * 8, &w, sizeof(w));
     }
-    return buf_put(b, text, digits);
+    return buf_put(b, text + sizeof(text) - digits, digits);
 }
 
 int buf_put_f64(struct buf *b, double v, unsigned decimals)

@@ -50,11 +50,34 @@ void buf_clear(struct buf *b);
 char *buf_reserve(struct buf *b, size_t n);
 void buf_commit(struct buf *b, size_t n);
 
-/** @return 0, or the sticky error. */
-int buf_put(struct buf *b, const void *p, size_t n);
-int buf_put_slice(struct buf *b, struct slice s);
-int buf_put_str(struct buf *b, const char *s);
-int buf_put_char(struct buf *b, char c);
+/** What buf_put() does when the bytes do not fit behind the content as it is. */
+int buf_put_slow(struct buf *b, const void *p, size_t n);
+
+/** @return 0, or the sticky error. Inline: heads are put together from a hundred small pieces. */
+static inline int buf_put(struct buf *b, const void *p, size_t n)
+{
+    if (b->err || n > b->cap - b->to || n == 0)
+        return buf_put_slow(b, p, n);
+    memcpy(b->p + b->to, p, n);
+    b->to += n;
+    return 0;
+}
+
+static inline int buf_put_slice(struct buf *b, struct slice s)
+{
+    return buf_put(b, s.p, s.n);
+}
+
+static inline int buf_put_str(struct buf *b, const char *s)
+{
+    return buf_put(b, s, strlen(s));
+}
+
+static inline int buf_put_char(struct buf *b, char c)
+{
+    return buf_put(b, &c, 1);
+}
+
 int buf_put_u64(struct buf *b, uint64_t v);
 int buf_put_i64(struct buf *b, int64_t v);
 

@@ -31,6 +31,7 @@ struct loop {
     _Atomic(struct loop_job *) posted;
     atomic_bool stop;
     bool coarse; /* no epoll_pwait2 here */
+    struct list cleanups;
     struct loop_watch wake;
     struct loop_watch signals;
     void (*on_signal)(void *ctx, int signal);
@@ -109,6 +110,7 @@ int loop_new(struct loop **out)
         return WEIR_E_NOMEM;
     l->now = loop_clock();
     wheel_init(&l->wheel, l->now);
+    list_init(&l->cleanups);
     l->signals.fd = -1;
     l->wake.on_event = on_wake;
     l->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -125,6 +127,11 @@ void loop_free(struct loop *l)
 {
     if (!l)
         return;
+    while (!list_empty(&l->cleanups)) {
+        struct loop_cleanup *c = container_of(l->cleanups.next, struct loop_cleanup, node);
+        list_del(&c->node);
+        c->run(c);
+    }
     if (l->signals.fd >= 0)
         close(l->signals.fd);
     if (l->wake.fd >= 0)
@@ -189,6 +196,17 @@ void loop_timer_cancel(struct loop_timer *t)
     /* The slot's pending bit may stay set: an empty slot costs one early wake-up, no more. */
     list_del(&t->node);
     t->loop = NULL;
+}
+
+void loop_cleanup_add(struct loop *l, struct loop_cleanup *c)
+{
+    list_init(&c->node);
+    list_add(&l->cleanups, &c->node);
+}
+
+void loop_cleanup_del(struct loop_cleanup *c)
+{
+    list_del(&c->node);
 }
 
 void loop_set_hooks(struct loop *l,

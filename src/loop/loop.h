@@ -43,6 +43,7 @@ struct loop_job {
 
 /** @return 0, WEIR_E_NOMEM, WEIR_E_IO. The loop is freed by loop_free(). */
 int loop_new(struct loop **out) MUST_CHECK;
+/** Runs what was left by loop_cleanup_add(). NULL is fine. Thread: the loop's, after loop_run(), or any before it. */
 void loop_free(struct loop *l);
 
 /** Run until loop_stop(). Remaining posted jobs are run before it returns. */
@@ -77,6 +78,16 @@ static inline bool loop_timer_active(const struct loop_timer *t)
 {
     return t->loop != NULL;
 }
+
+/** Something that must be released when the loop ends before it has ended itself; embed it. */
+struct loop_cleanup {
+    struct list node;
+    void (*run)(
+        struct loop_cleanup *c); /**< called by loop_free(), out of the list already; may free it */
+};
+void loop_cleanup_add(struct loop *l, struct loop_cleanup *c);
+/** Harmless when it was not added but its node was initialised. */
+void loop_cleanup_del(struct loop_cleanup *c);
 
 /** Called on the loop's thread around each wait; for reclaiming shared snapshots. Either may be NULL. */
 void loop_set_hooks(struct loop *l,

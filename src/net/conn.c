@@ -458,6 +458,7 @@ void net_conn_shutdown(struct net_conn *c)
 /* A descriptor on its way out. */
 struct lingering {
     struct loop *loop;
+    struct loop_cleanup cleanup; /* the loop may end first */
     struct loop_watch watch;
     struct loop_timer timer;
     struct buf out;
@@ -467,11 +468,17 @@ struct lingering {
 
 static void linger_end(struct lingering *g)
 {
+    loop_cleanup_del(&g->cleanup);
     loop_unwatch(&g->watch);
     loop_timer_cancel(&g->timer);
     close(g->watch.fd);
     buf_fini(&g->out);
     mem_free(loop_mem(), g);
+}
+
+static void linger_cleanup(struct loop_cleanup *c)
+{
+    linger_end(container_of(c, struct lingering, cleanup));
 }
 
 static void linger_timeout(struct loop_timer *t)
@@ -542,6 +549,8 @@ void net_conn_linger(struct net_conn *c)
     g->watch.fd = c->watch.fd;
     g->watch.on_event = linger_event;
     g->timer.on_timer = linger_timeout;
+    g->cleanup.run = linger_cleanup;
+    loop_cleanup_add(loop, &g->cleanup);
     loop_unwatch(&c->watch);
     c->watch.fd = -1;
     buf_init(&c->out, loop_mem(), SIZE_MAX / 2);

@@ -28,8 +28,9 @@ struct target {
     uint32_t slot, generation;
     char *base; /* http://host:port */
     bool wants_models;
-    bool asked;            /* its first model list came, or did not */
-    bool seen;             /* in the snapshot being followed */
+    bool asked;     /* its first model list came, or did not */
+    bool ask_again; /* it could not be asked for its models: with the next check, not the sixth */
+    bool seen;      /* in the snapshot being followed */
     bool health_is_models; /* /health is unknown there */
     uint32_t rounds;
     struct loop_timer timer;
@@ -123,6 +124,7 @@ static void on_models(void *ctx, const struct fetch_result *r)
 
     t->models = NULL;
     t->asked = true;
+    t->ask_again = r->error || r->status >= 500;
     arena_init(&a, loop_mem(), MODELS_MEMORY);
     if (!r->error && r->status == 200) {
         int rc = probe_models_list(r->body, &a, &models, &n);
@@ -171,8 +173,8 @@ static void check(struct target *t)
 
     if (!t->health && start_fetch(t, path, HEALTH_ANSWER_MAX, on_health, &t->health) != 0)
         log_warn("probe", "cannot start a health check of %s", t->base);
-    /* The list changes rarely (a LoRA loaded): ask for it with every sixth check. */
-    if (t->wants_models && !t->models && t->rounds % MODELS_EVERY == 0 &&
+    /* The list changes rarely (a LoRA loaded): ask for it with every sixth check. One that was down has still to tell. */
+    if (t->wants_models && !t->models && (t->ask_again || t->rounds % MODELS_EVERY == 0) &&
         start_fetch(t, "/v1/models", ANSWER_MAX, on_models, &t->models) != 0)
         log_warn("probe", "cannot ask %s for its models", t->base);
     t->rounds++;

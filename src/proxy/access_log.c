@@ -107,6 +107,7 @@ void access_log_flush(struct lane *l)
     static struct log_limit limit;
     struct buf *b = &l->log;
     uint64_t missed;
+    char words[128];
 
     while (buf_len(b) > 0) {
         struct slice s = buf_slice(b);
@@ -115,7 +116,11 @@ void access_log_flush(struct lane *l)
             continue;
         if (n <= 0) {
             if (log_limit_pass(&limit, loop_now(l->loop), NS_PER_S, &missed))
-                log_error("proxy", "access log: cannot write, lines are lost: errno=%d", errno);
+                log_error(
+                    "proxy",
+                    "access log (logging.access): cannot write, lines are lost: %s (said %llu "
+                    "times less)",
+                    strerror_r(errno, words, sizeof(words)), (unsigned long long)missed);
             break;
         }
         buf_consume(b, (size_t)n);

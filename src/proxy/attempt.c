@@ -12,6 +12,8 @@
 #include "proxy/exchange.h"
 #include "sched/evidence.h"
 
+enum { LOST_MAX = 8 };
+
 static bool budget(struct exchange *x)
 {
     return retry_take(&x->lane->retry, &x->route->retry, loop_now(x->lane->loop));
@@ -55,8 +57,13 @@ void attempt_start(struct exchange *x)
     exchange_move(x, X_CONNECT);
     x->target = upstream_target(x->lane, x->reservation.cell);
     if (!x->target) {
-        /* It left the fleet between the grant and now. */
-        attempt_connect_failed(x, WEIR_E_NOTFOUND);
+        /* It left the fleet between the pick and now; the pool knows by now, or we are out of memory. */
+        if (x->lost++ < LOST_MAX) {
+            exchange_release(x->lane, &x->reservation);
+            exchange_decide(x);
+        } else {
+            exchange_reject(x, REJECT_UPSTREAM_FAILED, NULL, (struct slice){NULL, 0});
+        }
         return;
     }
     if (!x->fresh_only && upstream_take(x)) {

@@ -15,8 +15,12 @@ static struct iovec part(const char *p, size_t n)
 
 void body_charge(struct exchange *x)
 {
-    uint64_t n = buf_len(&x->body) + (x->client ? net_conn_queued(&x->client->conn) : 0) +
-                 (x->up ? net_conn_queued(&x->up->conn) : 0);
+    uint64_t n = buf_len(&x->body);
+
+    if (x->client)
+        n += net_conn_queued(&x->client->conn);
+    if (x->up)
+        n += net_conn_queued(&x->up->conn);
 
     if (n > x->charged)
         stat_add(&x->lane->stats.buffered, n - x->charged);

@@ -26,7 +26,7 @@ static struct slice unnamed(struct exchange *x)
 /* A live model of that very name beats an alias. */
 static struct slice resolve(struct exchange *x, struct slice name)
 {
-    const struct model_config *m = map_get(&x->lane->aliases, name);
+    const struct model_config *m = proxy_alias(x->lane->proxy, name);
 
     if (!m)
         return name;

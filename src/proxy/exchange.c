@@ -329,9 +329,9 @@ uint64_t exchange_due(const struct exchange *x)
     const struct limits *limits = &x->lane->proxy->routing->limits;
     uint64_t due = x->f.deadline_ns;
 
-    if (x->route && x->state == X_QUEUE)
+    if (x->state == X_QUEUE)
         earliest(&due, x->queue_from_ns, x->route->queue.timeout_ns);
-    if (x->route && x->state == X_AWAIT && x->request_sent)
+    if (x->state == X_AWAIT && x->request_sent)
         earliest(&due, x->sent_ns, x->route->timeouts.first_byte_ns);
     if (upload_stalled(x))
         earliest(&due, x->stall_ns, x->route->timeouts.first_byte_ns);
@@ -425,10 +425,10 @@ void exchange_sweep(struct lane *l)
 {
     weir_list_foreach_safe (n, &l->exchanges) {
         struct exchange *x = container_of(n, struct exchange, node);
-        if (x->reservation.cell && x->state != X_QUEUE)
+        /* While it is queued its reservation belongs to whoever grants it. */
+        if (x->state != X_QUEUE)
             sched_settle(&x->reservation);
-        else if (x->state == X_QUEUE &&
-                 atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0)
+        else if (atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0)
             exchange_reject(x, REJECT_NO_ENDPOINT, NULL, absent);
     }
 }

@@ -118,6 +118,7 @@ struct exchange {
     bool rsp_chunked : 1; /**< answer chunked towards the client */
     bool alias : 1;       /**< the model named in the body is an alias of the pool's */
     uint8_t connect_failures;
+    uint8_t lost;         /**< endpoints that left the fleet between the pick and the attempt */
     uint8_t session_rank; /**< which entry of hash_on gave the session; n_hash_on = none */
 
     /* decision */
@@ -289,6 +290,8 @@ bool attempt_repick(struct exchange *x);
 /* upstream.c */
 /** The target of a granted cell; made from the snapshot when new. NULL when the endpoint is gone or memory is short. */
 struct target *upstream_target(struct lane *l, struct cell *cell);
+/** Is this generation in the fleet now? */
+bool upstream_listed(struct asker *a, const struct cell *cell);
 void upstream_target_put(struct lane *l, struct target *t);
 /** A pooled connection, or NULL. */
 struct upstream *upstream_take(struct exchange *x);

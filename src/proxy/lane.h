@@ -45,6 +45,7 @@ struct asker {
     struct prng prng;
     _Atomic(const struct snapshot *)
         pool_hazard;             /**< protects the snapshot used under a pool's lock */
+    uint32_t turn;               /**< which pool is offered room first */
     const struct snapshot *snap; /**< of this turn; NULL for the control thread */
 };
 
@@ -56,10 +57,9 @@ struct pool {
     struct slice model; /**< owned text */
     uint64_t kv_bytes_per_token;
     uint32_t series;              /**< index of its counters */
-    bool listed;                  /**< in proxy.waiting; under lock */
+    bool listed;                  /**< counted in proxy.n_waiting; under lock */
     bool usable;                  /**< the last refresh worked; under lock */
     uint64_t seq;                 /**< snapshot its members are from; under lock */
-    struct list node;             /**< under proxy.waiting_lock */
     atomic_uint waiting, members; /**< for metrics and early refusals */
 };
 
@@ -75,7 +75,6 @@ struct lane {
     } listeners[PROXY_LISTENERS_MAX];
     struct resolver *resolver;
     struct map *pools;     /**< per route: model -> struct pool, this lane's view of proxy.pools */
-    struct map aliases;    /**< alias -> struct model_config */
     struct list clients;   /**< open connections */
     struct list exchanges; /**< under way */
     struct list orphans;   /**< ended, grant still under way */
@@ -102,6 +101,12 @@ struct lane {
     uint64_t drain_deadline_ns;
 };
 
+/** Another name for a model, from the config. */
+struct alias {
+    struct slice name;
+    const struct model_config *model;
+};
+
 struct proxy {
     const struct mem *mem;
     const struct routing *routing;
@@ -118,18 +123,18 @@ struct proxy {
     pthread_mutex_t pools_lock; /**< the two tables below */
     struct map *pools;          /**< per route: model -> struct pool */
     struct pool **pool_list;
-    uint32_t n_pools; /**< also read without the lock, by acquire */
-    _Atomic uint32_t n_pools_seen;
+    uint32_t n_pools;
+    _Atomic uint32_t n_pools_seen; /**< pool_list up to here may be read without the lock */
 
-    pthread_mutex_t waiting_lock; /**< the list of pools with waiters, in rotation */
-    struct list waiting;
-    atomic_uint n_waiting;
+    atomic_uint n_waiting; /**< pools with waiters */
 
     atomic_uint lanes_draining;
     struct loop_job drained_job;
     void (*drained)(void *ctx);
     void *drained_ctx;
 
+    struct alias *aliases; /**< sorted by name, without duplicates; never change */
+    uint32_t n_aliases;
     bool *reads_body;   /**< per route: its policy looks into the body beyond the model */
     bool *uses_session; /**< per route: its policy picks by session */
     bool closing;       /**< proxy_free() is at work: grant nothing */
@@ -149,14 +154,20 @@ static inline bool proxy_over_budget(const struct proxy *p)
     return max && proxy_buffered(p) > max;
 }
 
+/** The model an alias stands for, or NULL. */
+const struct model_config *proxy_alias(const struct proxy *p, struct slice name);
+
 /* pools.c */
 /** The pool of a known model; NULL with *why when there is none and none may be made. */
 struct pool *
 pool_get(struct lane *l, const struct route *r, struct slice model, enum rejection *why);
 /** Lock it, with its members as new as the published snapshot. @return false (not locked) without memory or snapshot. */
 bool pool_enter(struct asker *a, struct pool *p) MUST_CHECK;
-/** Unlock; also keeps the list of pools with waiters. */
+/** Unlock; makes known whether somebody waits. */
 void pool_leave(struct asker *a, struct pool *p);
+/** The newest published snapshot, safe from reclaim until asker_done(); for use outside a pool's lock too. */
+const struct snapshot *asker_newest(struct asker *a);
+void asker_done(struct asker *a);
 void pools_free(struct proxy *p);
 
 /* access_log.c */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Capacity belongs to endpoints, waiting to pools. When an endpoint may have room (a release, a fresher sample, a
- * join), the pools with waiters that contain it are offered it in rotation, one pool lock at a time. A grant is
- * posted to the waiter's loop; a waiter that is gone by then gives it back (exchange_granted()).
+ * join), the pools with waiters that contain it are offered it, each asker beginning with another pool each time, one
+ * pool lock at a time. A grant is posted to the waiter's loop; a waiter that is gone by then gives it back
+ * (exchange_granted()).
  *
- * No wake-up is lost: who queues raises waiting_pools of the members, then lists its pool, then tries once more to be
- * served (exchange_decide()); who releases lowers the ledger and then looks at waiting_pools. Both are sequentially
+ * No wake-up is lost: who queues makes it known in pool.waiting and proxy.n_waiting and then tries once more to be
+ * served (exchange_decide()); who releases lowers the ledger and then looks at both. All of it is sequentially
  * consistent, so one of the two sees the other.
  */
 #include "proxy/exchange.h"
@@ -13,32 +14,15 @@
 /* More grants than this from one offer mean a sample opened a wide gap; the next sample goes on. */
 enum { GRANTS_MAX = 256 };
 
-/* The next pool in rotation, or NULL. */
-static struct pool *rotate(struct proxy *p)
-{
-    struct pool *pool = NULL;
-
-    pthread_mutex_lock(&p->waiting_lock);
-    if (!list_empty(&p->waiting)) {
-        struct list *first = p->waiting.next;
-        list_del(first);
-        list_add(&p->waiting, first);
-        pool = container_of(first, struct pool, node);
-    }
-    pthread_mutex_unlock(&p->waiting_lock);
-    return pool;
-}
-
-/* One offer to one pool. @return true when somebody was granted. */
-static bool
-offer_to(struct asker *a, struct pool *pool, bool any, uint32_t slot, uint32_t generation)
+/* One offer to one pool. @param cell NULL: whatever it has. @return true when somebody was granted. */
+static bool offer_to(struct asker *a, struct pool *pool, const struct cell *cell)
 {
     struct sched_waiter *w = NULL;
     struct member chosen;
 
     if (!pool_enter(a, pool))
         return false;
-    if (any || sched_pool_has(pool->sched, slot, generation))
+    if (!cell || sched_pool_has(pool->sched, cell->slot, cell->generation))
         w = sched_pool_offer(pool->sched, loop_clock(), prng_next(&a->prng), &a->scratch, &chosen);
     pool_leave(a, pool);
     if (!w)
@@ -48,17 +32,16 @@ offer_to(struct asker *a, struct pool *pool, bool any, uint32_t slot, uint32_t g
     return true;
 }
 
-static void offer(struct asker *a, bool any, uint32_t slot, uint32_t generation)
+static void offer(struct asker *a, const struct cell *cell)
 {
     struct proxy *p = a->proxy;
-    unsigned dry = 0; /* pools in a row that granted nothing */
+    uint32_t n = atomic_load(&p->n_pools_seen);
+    uint32_t dry = 0; /* pools in a row that granted nothing */
+    uint32_t at = a->turn++;
 
-    for (unsigned granted = 0; granted < GRANTS_MAX && !p->closing;) {
-        unsigned waiting = atomic_load(&p->n_waiting);
-        struct pool *pool = dry < waiting ? rotate(p) : NULL;
-        if (!pool)
-            return;
-        if (offer_to(a, pool, any, slot, generation)) {
+    for (unsigned granted = 0; dry < n && granted < GRANTS_MAX && !p->closing; at++) {
+        struct pool *pool = p->pool_list[at % n];
+        if (atomic_load(&pool->waiting) > 0 && offer_to(a, pool, cell)) {
             granted++;
             dry = 0;
         } else {
@@ -69,18 +52,23 @@ static void offer(struct asker *a, bool any, uint32_t slot, uint32_t generation)
 
 void offer_cell(struct asker *a, const struct cell *cell)
 {
+    if (atomic_load(&a->proxy->n_waiting) == 0)
+        return;
     if (atomic_load(&cell->waiting_pools) > 0)
-        offer(a, false, cell->slot, cell->generation);
+        offer(a, cell);
+    else if (!upstream_listed(a, cell))
+        /* An older generation: its requests counted against the limit of the address, which the new one may use now. */
+        offer(a, NULL);
 }
 
 void offer_all(struct asker *a)
 {
     if (atomic_load(&a->proxy->n_waiting) > 0)
-        offer(a, true, 0, 0);
+        offer(a, NULL);
 }
 
 void offer_pool(struct asker *a, struct pool *p)
 {
-    for (unsigned i = 0; i < GRANTS_MAX && offer_to(a, p, true, 0, 0); i++)
+    for (unsigned i = 0; i < GRANTS_MAX && offer_to(a, p, NULL); i++)
         ;
 }

@@ -21,51 +21,32 @@ static bool live(const struct snapshot *s, struct slice id)
     return m && m->n_members > 0;
 }
 
-/* Index of the first model whose name is greater; an absent name is less than any. */
-static uint32_t first_after(const struct snapshot *s, struct slice after)
-{
-    uint32_t from = 0;
-    uint32_t to = s && after.p ? s->n_models : 0;
-
-    while (from < to) {
-        uint32_t mid = from + (to - from) / 2;
-        if (slice_cmp(s->models[mid].id, after) > 0)
-            to = mid;
-        else
-            from = mid + 1;
-    }
-    return from;
-}
-
-/* The next name after `after` in byte order: live models and the aliases of live ones, without duplicates. */
-static struct slice next_name(const struct lane *l, struct slice after)
-{
-    const struct snapshot *s = l->asker.snap;
-    struct slice best = {NULL, 0};
-
-    for (uint32_t i = first_after(s, after); s && i < s->n_models && !best.p; i++)
-        if (s->models[i].n_members)
-            best = s->models[i].id;
-    map_foreach(e, &l->aliases)
-    {
-        const struct model_config *m = e->value;
-        if ((!after.p || slice_cmp(e->key, after) > 0) &&
-            (!best.p || slice_cmp(e->key, best) < 0) && live(s, m->id))
-            best = e->key;
-    }
-    return best;
-}
-
+/* Live models and the aliases of live ones, in byte order: two sorted lists merged. */
 static void put_models(struct buf *out, const struct lane *l)
 {
-    struct slice name = next_name(l, (struct slice){NULL, 0});
+    const struct snapshot *s = l->asker.snap;
+    const struct proxy *p = l->proxy;
+    uint32_t n_models = s ? s->n_models : 0;
+    uint32_t m = 0;
+    uint32_t a = 0;
+    bool first = true;
 
     buf_put_str(out, "{\"object\":\"list\",\"data\":[");
-    for (bool first = true; name.p; first = false) {
+    while (m < n_models || a < p->n_aliases) {
+        int order = m == n_models       ? 1
+                    : a == p->n_aliases ? -1
+                                        : slice_cmp(s->models[m].id, p->aliases[a].name);
+        struct slice id = order > 0 ? p->aliases[a].name : s->models[m].id;
+        bool shown = (order <= 0 && s->models[m].n_members) ||
+                     (order >= 0 && live(s, p->aliases[a].model->id));
+        m += order <= 0;
+        a += order >= 0;
+        if (!shown)
+            continue;
         if (!first)
             buf_put_char(out, ',');
-        put_model(out, name);
-        name = next_name(l, name);
+        first = false;
+        put_model(out, id);
     }
     buf_put_str(out, "]}");
 }
@@ -138,7 +119,7 @@ bool own_answer(struct exchange *x, const struct http1_head *h)
             answer(x, 200, buf_slice(out));
     } else if (slice_starts(path, one_model)) {
         struct slice id = slice_from(path, one_model.n);
-        const struct model_config *alias = map_get(&x->lane->aliases, id);
+        const struct model_config *alias = proxy_alias(x->lane->proxy, id);
         if (live(x->lane->asker.snap, id) || (alias && live(x->lane->asker.snap, alias->id))) {
             buf_clear(out);
             put_model(out, id);

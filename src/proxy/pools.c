@@ -23,7 +23,6 @@ static struct pool *pool_new(struct proxy *p, uint32_t route, struct slice model
     pool->route = r;
     pool->model = slice_of(text, model.n);
     pool->series = 1 + p->routing->n_routes + p->n_pools;
-    list_init(&pool->node);
     for (uint32_t i = 0; i < p->routing->n_models; i++)
         if (slice_eq(p->routing->models[i].id, model))
             pool->kv_bytes_per_token = p->routing->models[i].kv_bytes_per_token;
@@ -40,7 +39,7 @@ static struct pool *pool_new(struct proxy *p, uint32_t route, struct slice model
     pthread_mutex_init(&pool->lock, &attr);
     pthread_mutexattr_destroy(&attr);
     p->pool_list[p->n_pools++] = pool;
-    atomic_store_explicit(&p->n_pools_seen, p->n_pools, memory_order_release);
+    atomic_store(&p->n_pools_seen, p->n_pools);
     return pool;
 out:
     mem_free(p->mem, text);
@@ -72,8 +71,7 @@ pool_get(struct lane *l, const struct route *r, struct slice model, enum rejecti
     return pool;
 }
 
-/* The newest snapshot, safe from reclaim until pool_leave(). */
-static const struct snapshot *newest(struct asker *a)
+const struct snapshot *asker_newest(struct asker *a)
 {
     const struct snapshot *s = atomic_load(&a->proxy->snapshot);
 
@@ -87,10 +85,16 @@ static const struct snapshot *newest(struct asker *a)
     return s;
 }
 
+void asker_done(struct asker *a)
+{
+    if (atomic_load_explicit(&a->pool_hazard, memory_order_relaxed))
+        atomic_store_explicit(&a->pool_hazard, NULL, memory_order_release);
+}
+
 bool pool_enter(struct asker *a, struct pool *p)
 {
     pthread_mutex_lock(&p->lock);
-    const struct snapshot *s = newest(a);
+    const struct snapshot *s = asker_newest(a);
     if (s && (p->seq != s->seq || !p->usable)) {
         p->usable = sched_pool_refresh(p->sched, s, p->model) == 0;
         p->seq = s->seq;
@@ -99,7 +103,7 @@ bool pool_enter(struct asker *a, struct pool *p)
     if (s && p->usable &&
         sched_scratch_reserve(&a->scratch, a->proxy->mem, sched_pool_members(p->sched)) == 0)
         return true;
-    atomic_store_explicit(&a->pool_hazard, NULL, memory_order_release);
+    asker_done(a);
     pthread_mutex_unlock(&p->lock);
     return false;
 }
@@ -107,23 +111,17 @@ bool pool_enter(struct asker *a, struct pool *p)
 void pool_leave(struct asker *a, struct pool *p)
 {
     uint32_t waiting = sched_pool_waiting(p->sched);
-    struct proxy *proxy = a->proxy;
 
-    atomic_store_explicit(&p->waiting, waiting, memory_order_relaxed);
+    if (waiting != atomic_load_explicit(&p->waiting, memory_order_relaxed))
+        atomic_store(&p->waiting, waiting);
     if ((waiting > 0) != p->listed) {
-        pthread_mutex_lock(&proxy->waiting_lock);
         p->listed = waiting > 0;
-        if (p->listed) {
-            list_add(&proxy->waiting, &p->node);
-            atomic_fetch_add(&proxy->n_waiting, 1);
-        } else {
-            list_del(&p->node);
-            atomic_fetch_sub(&proxy->n_waiting, 1);
-        }
-        pthread_mutex_unlock(&proxy->waiting_lock);
+        if (p->listed)
+            atomic_fetch_add(&a->proxy->n_waiting, 1);
+        else
+            atomic_fetch_sub(&a->proxy->n_waiting, 1);
     }
-    if (atomic_load_explicit(&a->pool_hazard, memory_order_relaxed))
-        atomic_store_explicit(&a->pool_hazard, NULL, memory_order_release);
+    asker_done(a);
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -8,7 +8,7 @@
  */
 #include "proxy/proxy.h"
 
-#include <errno.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "base/num.h"
@@ -251,18 +251,12 @@ lane_init(struct lane *l, struct proxy *p, struct loop *loop, unsigned index, ui
         list_init(lists[i]);
     buf_init(&l->out, p->mem, OUT_MAX);
     buf_init(&l->log, p->mem, LOG_MAX);
-    map_init(&l->aliases, p->mem);
     l->sweep.on_timer = on_sweep;
     l->pools = mem_array(p->mem, r->n_routes ? r->n_routes : 1, sizeof(*l->pools));
     if (!l->pools)
         return WEIR_E_NOMEM;
     for (uint32_t i = 0; i < r->n_routes; i++)
         map_init(&l->pools[i], p->mem);
-    for (uint32_t i = 0; i < r->n_models; i++)
-        for (uint32_t k = 0; k < r->models[i].n_aliases; k++)
-            if (map_put(&l->aliases, r->models[i].aliases[k], (void *)(uintptr_t)&r->models[i]) !=
-                0)
-                return WEIR_E_NOMEM;
     int rc = asker_init(&l->asker, p, seed);
     if (!rc)
         rc = resolver_new(loop, &l->resolver);
@@ -301,6 +295,45 @@ static bool options_ok(const struct proxy_options *o)
            o->hop_id.n <= PROXY_HOP_ID_MAX && route_request_id_ok(o->hop_id);
 }
 
+static int alias_order(const void *a, const void *b)
+{
+    return slice_cmp(((const struct alias *)a)->name, ((const struct alias *)b)->name);
+}
+
+static int aliases_init(struct proxy *p)
+{
+    const struct routing *r = p->routing;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->n_models; i++)
+        n += r->models[i].n_aliases;
+    if (n == 0)
+        return 0;
+    p->aliases = mem_array(p->mem, n, sizeof(*p->aliases));
+    if (!p->aliases)
+        return WEIR_E_NOMEM;
+    for (uint32_t i = 0; i < r->n_models; i++)
+        for (uint32_t k = 0; k < r->models[i].n_aliases; k++)
+            p->aliases[p->n_aliases++] = (struct alias){r->models[i].aliases[k], &r->models[i]};
+    qsort(p->aliases, n, sizeof(*p->aliases), alias_order);
+    /* Of a name that stands for two models, which the config refuses, one counts. */
+    uint32_t kept = 1;
+    for (uint32_t i = 1; i < n; i++)
+        if (!slice_eq(p->aliases[i].name, p->aliases[kept - 1].name))
+            p->aliases[kept++] = p->aliases[i];
+    p->n_aliases = kept;
+    return 0;
+}
+
+const struct model_config *proxy_alias(const struct proxy *p, struct slice name)
+{
+    const struct alias key = {.name = name};
+    const struct alias *found =
+        p->n_aliases ? bsearch(&key, p->aliases, p->n_aliases, sizeof(key), alias_order) : NULL;
+
+    return found ? found->model : NULL;
+}
+
 /* Is a session key of use to this policy, so that a body is worth reading for it? */
 static bool uses_session(const struct policy *p)
 {
@@ -326,8 +359,6 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
     p->access_fd = o->access_fd;
     p->connections_max = connection_limit(p, o->n_loops);
     pthread_mutex_init(&p->pools_lock, NULL);
-    pthread_mutex_init(&p->waiting_lock, NULL);
-    list_init(&p->waiting);
     uint32_t n_routes = o->routing->n_routes ? o->routing->n_routes : 1;
     struct prng seeds = {.state = loop_clock() ^ loop_wall_clock()};
     p->pools = mem_array(mem, n_routes, sizeof(*p->pools));
@@ -342,6 +373,8 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
         p->reads_body[i] = sched_policy_reads_body(o->routing->routes[i].policy);
         p->uses_session[i] = uses_session(o->routing->routes[i].policy);
     }
+    if (!rc)
+        rc = aliases_init(p);
     if (!rc)
         rc = asker_init(&p->control_asker, p, prng_next(&seeds));
     for (unsigned i = 0; !rc && i < o->n_loops; i++) {
@@ -428,7 +461,6 @@ static void lane_fini(struct lane *l)
         buf_fini(&l->spare[i]);
     buf_fini(&l->out);
     buf_fini(&l->log);
-    map_fini(&l->aliases);
     for (uint32_t i = 0; l->pools && i < l->proxy->routing->n_routes; i++)
         map_fini(&l->pools[i]);
     mem_free(loop_mem(), l->pools);
@@ -448,7 +480,7 @@ void proxy_free(struct proxy *p)
     asker_fini(&p->control_asker);
     pools_free(p);
     pthread_mutex_destroy(&p->pools_lock);
-    pthread_mutex_destroy(&p->waiting_lock);
+    mem_free(p->mem, p->aliases);
     mem_free(p->mem, p->reads_body);
     mem_free(p->mem, p->uses_session);
     mem_free(p->mem, p->lanes);

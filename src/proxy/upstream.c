@@ -68,6 +68,14 @@ static const struct member *member_find(const struct snapshot *s, const struct c
     return NULL;
 }
 
+bool upstream_listed(struct asker *a, const struct cell *cell)
+{
+    bool listed = member_find(asker_newest(a), cell) != NULL;
+
+    asker_done(a);
+    return listed;
+}
+
 static char *put_text(char *at, struct slice from, struct slice *to)
 {
     if (from.n)
@@ -113,8 +121,10 @@ struct target *upstream_target(struct lane *l, struct cell *cell)
                 t = container_of(n, struct target, node);
     }
     if (!t) {
-        const struct member *m = member_find(l->asker.snap, cell);
+        /* The pool may have been ahead of this turn's snapshot. */
+        const struct member *m = member_find(asker_newest(&l->asker), cell);
         t = m ? target_new(l, m) : NULL;
+        asker_done(&l->asker);
     }
     if (t)
         t->users++;
@@ -200,8 +210,8 @@ static void on_drained(struct net_conn *c)
         return;
     if (x->state == X_AWAIT)
         x->stall_ns = 0;
-    body_charge(x);
     body_pump(x);
+    body_charge(x);
     if (x->client && !x->complete)
         net_conn_resume(&x->client->conn);
 }
@@ -326,6 +336,7 @@ void upstream_sweep(struct lane *l, bool all)
     uint64_t now = loop_now(l->loop);
     const struct snapshot *s = l->asker.snap;
     bool compare = s && s->seq != l->swept_seq;
+    bool again = false; /* something that is gone is still in use */
 
     weir_list_foreach_safe (n, &l->targets) {
         struct target *t = container_of(n, struct target, node);
@@ -338,10 +349,10 @@ void upstream_sweep(struct lane *l, bool all)
         }
         if (gone && t->users == 0)
             target_free(l, t);
-        else if (gone)
-            compare = false; /* still in use: look again next time */
+        else
+            again = again || gone;
     }
-    if (compare)
+    if (compare && !again)
         l->swept_seq = s->seq;
 }
 

@@ -158,7 +158,13 @@ on_event(void *ctx, enum store_event event, const struct record *record, enum st
     struct registry *r = ctx;
 
     if (event == STORE_REMOVE && reason == REASON_EXPIRED)
-        log_warn("registry", "lease of %.*s ended", SLICE_ARG(record->instance.key));
+        log_warn("registry",
+                 "lease of %.*s ended: not heard of for %llu ms; it has to register again",
+                 SLICE_ARG(record->instance.key),
+                 (unsigned long long)(record->kind == RECORD_NATIVE ? record->ttl_ns / NS_PER_MS
+                                                                    : record->delete_ms));
+    else if (event == STORE_REMOVE)
+        log_info("registry", "%.*s deregistered", SLICE_ARG(record->instance.key));
     if (event != STORE_NOTED)
         publish(r, event, record, reason);
     state_changed(&r->state);

@@ -115,8 +115,9 @@ static void finished(struct state *s)
     if (error) {
         s->dirty = true;
         if (!s->failing)
-            log_warn("registry", "cannot save %s: %s; going on without, trying again", s->path,
-                     strerror_r(error, text, sizeof(text)));
+            log_warn("registry",
+                     "cannot save %s (registry.state_file): %s; going on without, trying again",
+                     s->path, strerror_r(error, text, sizeof(text)));
     } else if (s->failing) {
         log_info("registry", "saving %s works again", s->path);
     }
@@ -246,7 +247,10 @@ void state_load(struct state *s, uint64_t now_ns)
     int error = read_file(s->path, &text);
     if (error) {
         if (error == EINVAL)
-            log_warn("registry", "state file %s is not a regular file", s->path);
+            log_warn(
+                "registry",
+                "state file %s is not a regular file: starting without it (registry.state_file)",
+                s->path);
         else if (error != ENOENT)
             put_aside(s, strerror_r(error, words, sizeof(words)), false);
         buf_fini(&text);

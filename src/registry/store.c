@@ -270,6 +270,7 @@ int store_put(struct store *s,
     if (rc)
         return rc;
     r->instance.probation = false;
+    r->instance.vouched = true;
     r->ttl_ns = put->ttl_ns;
     r->alive_ns = now_ns;
     r->due_ns = now_ns + put->ttl_ns;
@@ -377,6 +378,7 @@ int nacos_create(struct store *s, const struct nacos_write *w, uint64_t now_ns, 
                           .weight = w->has_weight ? w->weight : WEIGHT_ONE,
                           .enabled = w->has_enabled ? w->enabled : true,
                           .healthy = w->has_healthy ? w->healthy : true,
+                          .vouched = w->has_ephemeral ? w->ephemeral : true,
                           .metadata = w->metadata,
                           .n_metadata = w->n_metadata,
                           .epoch = s->next_epoch};
@@ -486,6 +488,7 @@ int store_restore(struct store *s, const struct saved_record *saved, uint64_t no
     if (rc)
         return rc;
     r->instance.probation = true;
+    r->instance.vouched = saved->kind == RECORD_NATIVE || saved->ephemeral;
     r->client_weight = saved->client_weight;
     r->client_enabled = saved->client_enabled;
     r->weight_held = saved->weight_held;

@@ -64,13 +64,17 @@ static bool ok(const struct fetch_result *f)
 }
 
 /* Words for what went wrong: "HTTP 503" or the transport's. */
-static void log_failure(const struct reporter *r, const char *what, const struct fetch_result *f)
+static void log_failure(const struct reporter *r,
+                        const char *what,
+                        const struct fetch_result *f,
+                        const char *then)
 {
     if (f->error)
-        log_warn("report", "%s failed: %s url=%s", what, f->message, r->urls[TO_ENDPOINT]);
+        log_warn("report", "%s failed: %s url=%s%s", what, f->message, r->urls[TO_ENDPOINT], then);
     else
-        log_warn("report", "%s failed: HTTP %u %.*s url=%s", what, f->status,
-                 SLICE_ARG(slice_of(f->body.p, MIN(f->body.n, (size_t)200))), r->urls[TO_ENDPOINT]);
+        log_warn("report", "%s failed: HTTP %u %.*s url=%s%s", what, f->status,
+                 SLICE_ARG(slice_of(f->body.p, MIN(f->body.n, (size_t)200))), r->urls[TO_ENDPOINT],
+                 then);
 }
 
 static uint64_t backoff(struct reporter *r)
@@ -87,7 +91,7 @@ static void control_failed(struct reporter *r, const char *what, const struct fe
 
     r->stats.failures++;
     if (r->failures++ == 0)
-        log_failure(r, what, f);
+        log_failure(r, what, f, "; trying again until it works");
     /* A renewal must have its chances while the lease still holds. */
     if (r->registered)
         wait = MIN(wait, r->ttl_ns / 3);
@@ -252,7 +256,7 @@ static void on_load_done(void *ctx, const struct fetch_result *f)
     } else {
         r->stats.failures++;
         if (!r->load_failing)
-            log_failure(r, "load report", f);
+            log_failure(r, "load report", f, "");
         r->load_failing = true;
     }
 }
@@ -285,7 +289,7 @@ static void on_leave_done(void *ctx, const struct fetch_result *f)
     r->control = NULL;
     r->registered = false;
     if (!ok(f) && !(f->error == 0 && f->status == 404))
-        log_failure(r, "deregistration", f);
+        log_failure(r, "deregistration", f, "");
     r->on_stopped(r->ctx);
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures: factories that start things and see them off, whatever the test did."""
 import os
+import signal
 import sys
 
 import pytest
@@ -11,6 +12,9 @@ import weir_harness as h    # noqa: E402
 
 
 def pytest_sessionstart(session):
+    # Started in the background by a shell, we ignore SIGINT, and so would all we start: then Ctrl-C cannot be tested.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not os.access(h.BIN, os.X_OK):
         pytest.exit(f"{h.BIN} is not there: build it, or set WEIR_BIN", returncode=3)
 

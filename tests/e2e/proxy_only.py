@@ -10,7 +10,8 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN = os.environ.get("WEIR_PROXY_ONLY", os.path.join(ROOT, "build", "tests", "tools", "proxy_only"))
+BUILD = os.path.dirname(os.environ.get("WEIR_BIN", os.path.join(ROOT, "build", "weir")))
+BIN = os.environ.get("WEIR_PROXY_ONLY", os.path.join(BUILD, "tests", "tools", "proxy_only"))
 PATIENCE = 20.0     # a bound on waiting, never an expectation
 
 

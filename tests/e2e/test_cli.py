@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line, the ready line, the signals, the metrics page."""
+import os
 import re
 import shutil
 import signal
@@ -112,6 +113,38 @@ def test_promtool_finds_nothing_to_say(weir, upstream):
     assert m.sum("weir_request_duration_seconds_count") >= 1
     for name in ("weir_inflight", "weir_endpoint_up", "weir_endpoints", "weir_build_info"):
         assert m.all(name), name
+
+
+# What alerts and dashboards rely on.
+FAMILIES = {
+    "requests_total": "counter", "rejections_total": "counter", "request_duration_seconds": "histogram",
+    "first_byte_seconds": "histogram", "queue_seconds": "histogram", "compute_seconds": "histogram",
+    "decision_seconds": "histogram", "candidates_fit_ratio": "gauge", "inflight": "gauge", "queue_length": "gauge",
+    "endpoint_up": "gauge", "endpoint_gpu_util_percent": "gauge", "endpoint_memory_free_bytes": "gauge",
+    "endpoint_memory_total_bytes": "gauge", "endpoint_membw_util_percent": "gauge", "endpoint_sm_active_percent": "gauge",
+    "endpoint_running": "gauge", "endpoint_waiting": "gauge", "endpoint_kv_used_ratio": "gauge",
+    "endpoint_report_age_seconds": "gauge", "registry_update_delay_seconds": "gauge", "endpoints": "gauge",
+    "retries_total": "counter", "config_reloads_total": "counter", "build_info": "gauge"}
+
+
+def test_every_promised_family_is_there_and_every_family_is_documented(weir, upstream):
+    weir.register(upstream(name="u"), devices=[{"type": "A100", "memory_total_bytes": 80 << 30}])
+    weir.load("u", 1, gpu_util_percent=50, membw_util_percent=40, sm_active_percent=30, memory_free_bytes=1 << 30, running=1,
+              waiting=2, kv_capacity_tokens=1000, kv_used_tokens=250)
+    weir.chat()
+    m = weir.metrics()
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", m.text, re.M))
+    assert {n: types.get(f"weir_{n}") for n in FAMILIES} == FAMILIES
+    labels = {"endpoint": "u", "model": "m", "gpu": "A100"}
+    for name, value in (("gpu_util_percent", 50), ("membw_util_percent", 40), ("sm_active_percent", 30), ("running", 1),
+                        ("memory_free_bytes", 1 << 30), ("memory_total_bytes", 80 << 30), ("waiting", 2),
+                        ("kv_used_ratio", 0.25), ("up", 1)):
+        assert m.all(f"weir_endpoint_{name}") == [(labels, value)], name
+    with open(os.path.join(h.ROOT, "docs", "admin.md"), encoding="utf-8") as f:
+        text = f.read()
+    for name in types:
+        short = name.removeprefix("weir_endpoint")
+        assert f"`{name}" in text or f"`{short}`" in text, f"{name} is not in docs/admin.md"
 
 
 def test_worker_metrics_have_vllm_names_and_pass_promtool(start_worker):

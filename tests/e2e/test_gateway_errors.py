@@ -31,6 +31,7 @@ def test_before_the_first_sync_unknown_is_starting_not_404(start_weir, upstream)
     r = weir.chat("anything")
     assert r.error() == (503, "starting")
     assert int(r.header("Retry-After")) >= 1
+    assert weir.chat(None).error() == (503, "starting")     # soon there may be an only model
     up.probe_gate.set()
     h.wait_until(lambda: weir.chat().status == 200, "its models to be known")
     assert weir.chat("anything").error() == (404, "model_not_found")

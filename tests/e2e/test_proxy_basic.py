@@ -229,6 +229,30 @@ def test_an_upstream_that_dies_in_the_body_never_looks_complete(start):
     p.quiet()
 
 
+def test_a_slow_reader_of_an_answer_delimited_by_close_gets_all(start):
+    """The worker's FIN is seen while reading from it is paused: what stands before it must not be lost."""
+    data = random.Random(4).randbytes(6 << 20)
+
+    def script(c, r):
+        c.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + data)
+        c.sock.shutdown(socket.SHUT_WR)
+        c.up.done.set()
+        c.wait_gone()
+        raise EOFError
+    u = start.up(script)
+    u.done = threading.Event()
+    p = start(u)
+    for size in (65536, 4 << 20):
+        u.done.clear()
+        c = Client(p)
+        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+        c.post()
+        c.reader.until(b"\r\n\r\n")
+        u.done.wait(0.3)        # with large socket buffers it is done before we read on, else it waits for us
+        assert c.reader.chunks() == data
+    p.quiet()
+
+
 def test_a_reader_that_stops_holds_little_and_gets_all(start):
     total = 40 << 20
     block = random.Random(1).randbytes(1 << 20)
@@ -684,6 +708,56 @@ def test_a_new_endpoint_serves_those_who_wait(start):
     assert b.answer().status == 200 and v.hits() == 1
     go.set()
     assert a.answer().status == 200
+    p.quiet()
+
+
+def test_pools_that_share_an_endpoint_are_all_served(start):
+    u, v = start.up(), start.up()
+    p = start(f"{u.addr},model=a,model=b,model=c,limit=1", f"{v.addr},model=b,model=d,limit=1")
+    bad = []
+
+    def load(model):
+        c = Client(p)
+        for _ in range(40):
+            c.post(b'{"model":"%s"}' % model)
+            a = c.answer()
+            if a.status != 200:
+                bad.append((model, a.status))
+        c.close()
+    threads = [threading.Thread(target=load, args=(m,)) for m in (b"a", b"b", b"c", b"d") * 4]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert bad == [] and u.hits() + v.hits() == 640
+    p.quiet()
+
+
+def test_endpoints_come_and_go_under_load(start):
+    """Snapshots are swapped and freed while requests run and wait: nothing is lost, nothing is left over."""
+    ups = [start.up() for _ in range(4)]
+    p = start(*[f"{u.addr},model=m,limit=2" for u in ups])
+    stop, bad = threading.Event(), []
+
+    def load():
+        c = Client(p)
+        while not stop.is_set():
+            c.post()
+            a = c.answer()
+            if a.status != 200:
+                bad.append((a.status, a.body))
+        c.close()
+    threads = [threading.Thread(target=load) for _ in range(12)]
+    for t in threads:
+        t.start()
+    for i in range(500):
+        u = ups[1 + i % 3]
+        assert p.command(f"remove {u.addr}") == "removed"
+        assert p.command(f"add {u.addr},model=m,limit={1 + i % 3}") == "added"
+    stop.set()
+    for t in threads:
+        t.join()
+    assert bad == []
     p.quiet()
 
 

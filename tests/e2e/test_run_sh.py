@@ -81,3 +81,27 @@ def test_a_taken_port_is_said_and_nothing_is_left(upstream):
     assert run.wait(300 * h.SLOW) == 1
     assert run.log_contains("--port 0")
     assert run.children() == {}
+
+
+def test_a_mistake_in_the_arguments_is_said_once_and_is_no_taken_port():
+    run = RunSh("--prot", "1")
+    assert run.wait(300 * h.SLOW) == 2
+    assert run.output == "weir: unknown flag --prot; did you mean --port?"
+
+
+def test_a_worker_that_dies_is_left_out_and_the_others_serve(keeper):
+    run = keeper.add(RunSh(*ANY_PORT, "--health-check-interval-secs", "1"))
+    run.wait_line("^Ctrl-C ends it all", timeout=300 * h.SLOW)
+    below = run.children()
+    (t4,) = (p for p, c in below.items() if "--gpu t4 " in c)
+    os.kill(t4, signal.SIGKILL)
+    weir = h.Http(h.address(re.search(r"^Weir +http://(\S+)$", run.output, re.M).group(1)))
+    for _ in range(10):
+        body = {"model": "llama-3-8b", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
+        assert weir("POST", "/v1/chat/completions", body).status == 200
+    weir.close()
+    run.wait_line("is down: |cannot connect to|lease of .* ended")
+    assert run.running()
+    run.kill(signal.SIGTERM)
+    assert run.wait() == 143
+    assert alive(below) == []

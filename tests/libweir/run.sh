@@ -13,7 +13,7 @@ flags=$(pkg-config --define-variable=prefix="$prefix" --cflags --libs weir)
 lib=$(find "$dir" -name libweir.a)
 # shellcheck disable=SC2086
 $3 -Wall -Werror "$2" -o "$dir/shared" $flags
-# shellcheck disable=SC2086
+# shellcheck disable=SC2046
 $3 -Wall -Werror "$2" -o "$dir/static" $(pkg-config --define-variable=prefix="$prefix" --cflags weir) "$lib"
 for how in shared static; do
 	got=$(LD_LIBRARY_PATH="${lib%/*}" "$dir/$how")

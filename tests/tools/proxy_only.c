@@ -19,12 +19,13 @@
 #include "proxy/stats.h"
 #include "sched/pick.h"
 
-enum { UPSTREAMS_MAX = 64, LOOPS = 2, ALIASES_MAX = 8 };
+enum { LOOPS_MAX = 8, ALIASES_MAX = 8 };
 
 struct app {
     struct loop *control;
-    struct loop *loops[LOOPS];
-    pthread_t threads[LOOPS];
+    struct loop *loops[LOOPS_MAX];
+    unsigned n_loops;
+    pthread_t threads[LOOPS_MAX];
     struct fleet *fleet;
     struct proxy *proxy;
     struct route route;
@@ -217,6 +218,7 @@ static void *run(void *loop)
 
 static void defaults(void)
 {
+    app.n_loops = 2;
     app.route = (struct route){
         .path = SLICE("/v1/**"),
         .policy = &app.policy,
@@ -262,6 +264,10 @@ static void option(const char *name, char *value)
     if (strcmp(name, "--policy") == 0) {
         if (sched_policy_named(slice_str(value), &app.policy) != 0)
             die("unknown policy");
+    } else if (strcmp(name, "--loops") == 0) {
+        app.n_loops = (unsigned)number(value);
+        if (app.n_loops < 1 || app.n_loops > LOOPS_MAX)
+            die("loops");
     } else if (strcmp(name, "--blind") == 0) {
         blind();
     } else if (strcmp(name, "--queue") == 0) {
@@ -319,12 +325,12 @@ int main(int argc, char **argv)
         else
             option(argv[i], argv[i + 1]);
     fleet_synced(app.fleet, 0);
-    for (int i = 0; i < LOOPS; i++)
+    for (unsigned i = 0; i < app.n_loops; i++)
         if (loop_new(&app.loops[i]) != 0)
             die("loop");
     struct proxy_options o = {.control = app.control,
                               .loops = app.loops,
-                              .n_loops = LOOPS,
+                              .n_loops = app.n_loops,
                               .listen = &listen,
                               .n_listen = 1,
                               .routing = &app.routing,
@@ -339,20 +345,20 @@ int main(int argc, char **argv)
     app.input.on_event = on_input;
     if (loop_watch(app.control, &app.input, EPOLLIN) != 0)
         die("stdin");
-    for (int i = 0; i < LOOPS; i++)
+    for (unsigned i = 0; i < app.n_loops; i++)
         if (pthread_create(&app.threads[i], NULL, run, app.loops[i]) != 0)
             die("thread");
     printf("ready data=%s\n", net_addr_text(&bound, text));
     fflush(stdout);
     loop_run(app.control);
-    for (int i = 0; i < LOOPS; i++)
+    for (unsigned i = 0; i < app.n_loops; i++)
         loop_stop(app.loops[i]);
-    for (int i = 0; i < LOOPS; i++)
+    for (unsigned i = 0; i < app.n_loops; i++)
         pthread_join(app.threads[i], NULL);
     loop_unwatch(&app.input);
     proxy_free(app.proxy);
     fleet_free(app.fleet);
-    for (int i = 0; i < LOOPS; i++)
+    for (unsigned i = 0; i < app.n_loops; i++)
         loop_free(app.loops[i]);
     loop_free(app.control);
     if (access_fd >= 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apps/serve/control.h"
 
+#include <stdio.h>
+
 #include "base/num.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
@@ -204,6 +206,30 @@ static const struct member *find_member(const struct control *c, uint32_t slot, 
     return NULL;
 }
 
+/* Without memory there is no note; the log has it. */
+static void note(struct control *c, uint32_t slot, uint32_t generation, const char *why)
+{
+    if (slot >= c->n_notes) {
+        uint32_t n = MAX(slot + 1, c->n_notes * 2);
+        struct control_note *more =
+            *why ? mem_resize(loop_mem(), c->notes, n, sizeof(*more)) : NULL;
+        if (!more)
+            return;
+        memset(more + c->n_notes, 0, (n - c->n_notes) * sizeof(*more));
+        c->notes = more;
+        c->n_notes = n;
+    }
+    c->notes[slot].generation = generation;
+    snprintf(c->notes[slot].why, sizeof(c->notes[slot].why), "%s", why);
+}
+
+struct slice control_why(const struct control *c, const struct endpoint *e)
+{
+    if (e->slot >= c->n_notes || c->notes[e->slot].generation != e->generation)
+        return (struct slice){NULL, 0};
+    return slice_str(c->notes[e->slot].why);
+}
+
 static void on_health(
     void *ctx, uint32_t slot, uint32_t generation, enum probe_verdict verdict, const char *why)
 {
@@ -212,6 +238,7 @@ static void on_health(
 
     if (!m)
         return;
+    note(c, slot, generation, verdict == PROBE_OK ? "" : why);
     int before = atomic_load_explicit(&m->cell->health, memory_order_relaxed);
     enum health after =
         fleet_probe(c->fleet, slot, generation, verdict == PROBE_OK, loop_now(c->loop));
@@ -222,7 +249,8 @@ static void on_health(
         if (c->proxy)
             proxy_offer(c->proxy, m->cell);
     } else {
-        log_warn("control", "endpoint %.*s is down: %s", SLICE_ARG(m->endpoint->id), why);
+        log_warn("control", "endpoint %.*s is down: %s url=%s%.*s", SLICE_ARG(m->endpoint->id), why,
+                 m->endpoint->tls ? "https://" : "http://", SLICE_ARG(m->endpoint->authority));
     }
 }
 
@@ -328,5 +356,6 @@ void control_fini(struct control *c)
     loop_timer_cancel(&c->build);
     loop_timer_cancel(&c->reclaim);
     fleet_free(c->fleet);
+    mem_free(loop_mem(), c->notes);
     *c = (struct control){0};
 }

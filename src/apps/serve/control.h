@@ -17,7 +17,13 @@
 #include "probe/probe.h"
 #include "proxy/proxy.h"
 
-enum { CONTROL_SOURCES_MAX = 64, CONTROL_OWN_MAX = 20 };
+enum { CONTROL_SOURCES_MAX = 64, CONTROL_OWN_MAX = 20, CONTROL_WHY_TEXT = 120 };
+
+/** Why the last check of an endpoint failed; "" when it passed. */
+struct control_note {
+    uint32_t generation;
+    char why[CONTROL_WHY_TEXT];
+};
 
 struct control {
     struct loop *loop;
@@ -40,6 +46,8 @@ struct control {
     struct loop_timer build;   /**< publishes changes, at most one snapshot per 20 ms */
     struct loop_timer reclaim; /**< frees snapshots that nobody uses any more */
     uint64_t built_ns;
+    struct control_note *notes; /**< by slot: why the last check failed */
+    uint32_t n_notes;
 };
 
 /** Build an empty fleet for this configuration. Borrows conf, loop and fetcher. */
@@ -53,6 +61,8 @@ int control_start(struct control *c) MUST_CHECK;
 void control_own(struct control *c, const struct net_addr *addrs, uint32_t n);
 /** Publish what changed now, not in up to 20 ms: what an operator did is in force when the answer is sent. */
 void control_publish(struct control *c);
+/** Why the last check of this endpoint failed; absent when it passed or none ended yet. Borrowed until the next check. */
+struct slice control_why(const struct control *c, const struct endpoint *e);
 /** Stop checks and timers; the proxy must be gone. */
 void control_fini(struct control *c);
 

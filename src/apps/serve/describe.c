@@ -112,10 +112,8 @@ static void put_sample(const struct sample *s, uint64_t now_ns, struct buf *out)
     buf_put_char(out, '}');
 }
 
-void describe_endpoint(const struct member *m,
-                       struct slice source,
-                       uint64_t now_ns,
-                       struct buf *out)
+void describe_endpoint(
+    const struct member *m, struct slice source, struct slice why, uint64_t now_ns, struct buf *out)
 {
     const struct endpoint *e = m->endpoint;
     const struct cell *c = m->cell;
@@ -141,6 +139,10 @@ void describe_endpoint(const struct member *m,
     boolean(out, &first, "enabled", e->enabled);
     boolean(out, &first, "draining", e->draining);
     text(out, &first, "health", slice_str(describe_health(m)));
+    text(out, &first, "check_error", why);
+    /* No lease speaks for it: it is used once a check has passed. */
+    if (!e->vouched && atomic_load_explicit(&c->health, memory_order_relaxed) == HEALTH_UNKNOWN)
+        boolean(out, &first, "awaits_check", true);
     if (e->max_concurrency)
         number(out, &first, "max_concurrency", e->max_concurrency, 0);
     text(out, &first, "region", e->region);

@@ -6,9 +6,13 @@
 #include "base/buf.h"
 #include "model/snapshot_t.h"
 
-/** One endpoint as an object: identity, state, last sample, ledger. Unknown values are left out. */
+/**
+ * One endpoint as an object: identity, state, last sample, ledger. Unknown values are left out.
+ * @param why the reason its last check failed; absent when it passed.
+ */
 void describe_endpoint(const struct member *m,
                        struct slice source,
+                       struct slice why,
                        uint64_t now_ns,
                        struct buf *out);
 

@@ -46,7 +46,8 @@ static int hook_metrics(void *ctx, struct buf *out)
 
 static void describe(struct control *c, const struct member *m, struct buf *out)
 {
-    describe_endpoint(m, c->sources[m->endpoint->source].name, loop_clock(), out);
+    describe_endpoint(m, c->sources[m->endpoint->source].name, control_why(c, m->endpoint),
+                      loop_clock(), out);
 }
 
 static int hook_endpoints(void *ctx, struct buf *out)

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -55,6 +56,18 @@ static int complain(const char *what, int rc)
     return rc;
 }
 
+/* `keys` names the configuration key and the flag that change the address. */
+static int complain_listen(const char *who, const struct net_addr *addr, const char *keys, int rc)
+{
+    char text[NET_ADDR_TEXT];
+    int saved = errno;
+
+    log_error("serve", "cannot listen on %s for %s: %s; choose another address with %s",
+              net_addr_text(addr, text), who,
+              rc == WEIR_E_IO && saved ? strerror(saved) : err_text(rc), keys);
+    return rc;
+}
+
 /* As many descriptors as we are allowed, and no more connections than they carry: two for each, one to the worker. */
 static void fit_descriptors(struct serve *s)
 {
@@ -69,9 +82,11 @@ static void fit_descriptors(struct serve *s)
     uint64_t carried = r.rlim_cur > DESCRIPTORS_KEPT + 2 ? (r.rlim_cur - DESCRIPTORS_KEPT) / 2 : 1;
     if (s->routing.limits.connections <= carried)
         return;
-    log_warn("serve", "limits.connections is %u, but %llu file descriptors carry %llu: using that",
-             s->routing.limits.connections, (unsigned long long)r.rlim_cur,
-             (unsigned long long)carried);
+    log_warn(
+        "serve",
+        "limits.connections is %u, but %llu file descriptors carry %llu: using that; raise the "
+        "descriptor limit (ulimit -n, LimitNOFILE=) or lower limits.connections",
+        s->routing.limits.connections, (unsigned long long)r.rlim_cur, (unsigned long long)carried);
     s->routing.limits.connections = (uint32_t)carried;
 }
 
@@ -84,13 +99,13 @@ static unsigned cores(void)
     return (unsigned)MAX(CPU_COUNT(&set), 1);
 }
 
-static int load_secret(const struct conf_secret *secret, char **out)
+static int load_secret(const char *key, const struct conf_secret *secret, char **out)
 {
     struct conf_errors *errors = mem_zalloc(loop_mem(), sizeof(*errors));
     int rc = errors ? confio_secret(loop_mem(), secret, out, errors) : WEIR_E_NOMEM;
 
     for (uint32_t i = 0; errors && i < errors->n; i++)
-        fprintf(stderr, "weir: %s\n", errors->list[i].text);
+        fprintf(stderr, "weir: %s: %s\n", key, errors->list[i].text);
     mem_free(loop_mem(), errors);
     return rc;
 }
@@ -107,19 +122,24 @@ static void on_drained(void *ctx)
     loop_stop(s->control_loop);
 }
 
+static const char *signal_name(int signal)
+{
+    return signal == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
 static void on_signal(void *ctx, int signal)
 {
     struct serve *s = ctx;
     uint64_t now = loop_now(s->control_loop);
 
     if (s->draining) {
-        log_warn("serve", "signal %d again: ending now", signal);
+        log_warn("serve", "%s, the second signal: ending now", signal_name(signal));
         loop_stop(s->control_loop);
         return;
     }
     s->draining = true;
-    log_info("serve", "signal %d: draining for at most %llu s", signal,
-             (unsigned long long)(DRAIN_NS / NS_PER_S));
+    log_info("serve", "%s: draining for at most %llu s; a second signal ends it at once",
+             signal_name(signal), (unsigned long long)(DRAIN_NS / NS_PER_S));
     proxy_drain(s->proxy, now + DRAIN_NS, on_drained, s);
 }
 
@@ -174,13 +194,8 @@ static int start_proxy(struct serve *s, struct net_addr *bound)
     if (rc)
         return complain("cannot start the control side", rc);
     rc = proxy_start(s->proxy, bound);
-    if (rc) {
-        char text[NET_ADDR_TEXT];
-        int saved = errno;
-        log_error("serve", "cannot listen on %s: %s", net_addr_text(&listen[0], text),
-                  strerror(saved));
-    }
-    return rc;
+    return rc ? complain_listen("clients", &listen[0], "listeners.address or --host and --port", rc)
+              : 0;
 }
 
 static int start_registry(struct serve *s, struct net_addr *bound)
@@ -201,7 +216,8 @@ static int start_registry(struct serve *s, struct net_addr *bound)
     int rc = address_of(&c->address, &o.addr);
     if (rc == 0)
         rc = registry_start(s->control_loop, &o, &s->registry, bound);
-    return rc ? complain("cannot start the registry (registry.address, --registry-port)", rc) : 0;
+    return rc ? complain_listen("the registry", &o.addr, "registry.address or --registry-port", rc)
+              : 0;
 }
 
 static int start_admin(struct serve *s, struct net_addr *bound)
@@ -213,7 +229,7 @@ static int start_admin(struct serve *s, struct net_addr *bound)
     int rc = address_of(&s->conf->admin.address, &o.addr);
     if (rc == 0)
         rc = admin_start(s->control_loop, &o, &s->admin, bound);
-    return rc ? complain("cannot start the admin API (admin.address, --admin-port)", rc) : 0;
+    return rc ? complain_listen("the admin API", &o.addr, "admin.address or --admin-port", rc) : 0;
 }
 
 static int open_access_log(struct serve *s)
@@ -223,8 +239,8 @@ static int open_access_log(struct serve *s)
         return 0;
     s->access_fd = open(s->conf->logging.access.p, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
     if (s->access_fd < 0) {
-        log_error("serve", "cannot open the access log %s: %s", s->conf->logging.access.p,
-                  strerror(errno));
+        log_error("serve", "cannot open the access log %s (logging.access): %s",
+                  s->conf->logging.access.p, strerror(errno));
         return WEIR_E_IO;
     }
     return 0;
@@ -258,8 +274,8 @@ static int start(struct serve *s)
     struct net_addr data[PROXY_LISTENERS_MAX], admin, registry;
     int rc;
 
-    if ((rc = load_secret(&s->conf->admin.token, &s->admin_token)) != 0 ||
-        (rc = load_secret(&s->conf->registry.token, &s->registry_token)) != 0 ||
+    if ((rc = load_secret("admin.token", &s->conf->admin.token, &s->admin_token)) != 0 ||
+        (rc = load_secret("registry.token", &s->conf->registry.token, &s->registry_token)) != 0 ||
         (rc = open_access_log(s)) != 0 || (rc = start_loops(s)) != 0)
         return rc;
     rc = fetcher_new(s->control_loop, &s->fetcher);

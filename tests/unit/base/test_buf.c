@@ -50,6 +50,10 @@ static void numbers_print_exactly(void **state)
     }
     buf_put_hex(&b, 0xabc, 8);
     expect(&b, "00000abc");
+    buf_put_hex(&b, 0x0123456789abcdef, 16);
+    expect(&b, "0123456789abcdef");
+    buf_put_hex(&b, 0xfedcba9876543210, 16);
+    expect(&b, "fedcba9876543210");
     buf_fini(&b);
     assert_int_equal(heap.live, 0);
 }

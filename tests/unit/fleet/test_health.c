@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ct.h"
 
+#include <string.h>
+
 #include "fleet/health.h"
+
+/* Static, not on the stack: gcc's AddressSanitizer does not keep the alignment of a cell there. */
+static struct cell *fresh_cell(void)
+{
+    static struct cell cell;
+
+    memset((void *)&cell, 0, sizeof(cell));
+    return &cell;
+}
 
 static void thresholds_in_a_row(void **state)
 {
     (void)state;
-    struct cell c = {0};
+    struct cell *cell = fresh_cell();
     struct health_track t = {0};
     struct health_rules r = fleet_health_rules(&(struct health_rules){0});
     static const struct {
@@ -22,50 +33,50 @@ static void thresholds_in_a_row(void **state)
     assert_int_equal(r.down_after, 3);
     assert_int_equal(r.up_after, 2);
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
-        assert_int_equal(fleet_health_probe(&c, &t, &r, steps[i].probe == 'g', 1), steps[i].want);
-    assert_int_equal(atomic_load(&c.health_flags), HEALTH_SEEN_UP);
+        assert_int_equal(fleet_health_probe(cell, &t, &r, steps[i].probe == 'g', 1), steps[i].want);
+    assert_int_equal(atomic_load(&cell->health_flags), HEALTH_SEEN_UP);
 }
 
 static void the_first_green_probe_brings_up_the_unknown(void **state)
 {
     (void)state;
-    struct cell c = {0};
+    struct cell *cell = fresh_cell();
     struct health_track t = {0};
     struct health_rules r = fleet_health_rules(&(struct health_rules){.up_after = 5});
 
-    assert_int_equal(fleet_health_probe(&c, &t, &r, true, 1), HEALTH_UP);
+    assert_int_equal(fleet_health_probe(cell, &t, &r, true, 1), HEALTH_UP);
 }
 
 static void one_green_probe_is_enough_after_refused_connections(void **state)
 {
     (void)state;
-    struct cell c = {0};
+    struct cell *cell = fresh_cell();
     struct health_track t = {0};
     struct health_rules r = fleet_health_rules(&(struct health_rules){0});
 
-    atomic_store(&c.health, HEALTH_DOWN);
-    atomic_store(&c.health_flags, HEALTH_SEEN_UP | HEALTH_REFUSED);
-    atomic_store(&c.consecutive_failures, 5);
-    assert_int_equal(fleet_health_probe(&c, &t, &r, true, 1), HEALTH_UP);
-    assert_int_equal(atomic_load(&c.health_flags), HEALTH_SEEN_UP);
-    assert_int_equal(atomic_load(&c.consecutive_failures), 0);
+    atomic_store(&cell->health, HEALTH_DOWN);
+    atomic_store(&cell->health_flags, HEALTH_SEEN_UP | HEALTH_REFUSED);
+    atomic_store(&cell->consecutive_failures, 5);
+    assert_int_equal(fleet_health_probe(cell, &t, &r, true, 1), HEALTH_UP);
+    assert_int_equal(atomic_load(&cell->health_flags), HEALTH_SEEN_UP);
+    assert_int_equal(atomic_load(&cell->consecutive_failures), 0);
 }
 
 static void progress_contradicts_red_probes(void **state)
 {
     (void)state;
-    struct cell c = {0};
+    struct cell *cell = fresh_cell();
     struct health_track t = {0};
     struct health_rules r = fleet_health_rules(&(struct health_rules){.progress_ns = 100});
 
-    atomic_store(&c.health, HEALTH_UP);
-    atomic_store(&c.last_progress_ns, 1000);
+    atomic_store(&cell->health, HEALTH_UP);
+    atomic_store(&cell->last_progress_ns, 1000);
     for (uint64_t now = 990; now < 1100; now += 10)
-        assert_int_equal(fleet_health_probe(&c, &t, &r, false, now), HEALTH_UP);
+        assert_int_equal(fleet_health_probe(cell, &t, &r, false, now), HEALTH_UP);
     assert_int_equal(t.reds, 0);
-    assert_int_equal(fleet_health_probe(&c, &t, &r, false, 1100), HEALTH_UP);
-    assert_int_equal(fleet_health_probe(&c, &t, &r, false, 1100), HEALTH_UP);
-    assert_int_equal(fleet_health_probe(&c, &t, &r, false, 1100), HEALTH_DOWN);
+    assert_int_equal(fleet_health_probe(cell, &t, &r, false, 1100), HEALTH_UP);
+    assert_int_equal(fleet_health_probe(cell, &t, &r, false, 1100), HEALTH_UP);
+    assert_int_equal(fleet_health_probe(cell, &t, &r, false, 1100), HEALTH_DOWN);
 }
 
 int main(void)

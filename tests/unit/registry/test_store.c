@@ -350,6 +350,27 @@ static void one_thousand_rounds_of_two_writers_lose_no_key(void **state)
     close_world(&w);
 }
 
+static void a_live_lease_vouches_and_a_persistent_instance_does_not(void **state)
+{
+    (void)state;
+    struct world w;
+    struct record *r;
+    struct nacos_write a = nacos("10.0.0.5", 8000);
+    struct nacos_write b = nacos("10.0.0.6", 8000);
+
+    open_world(&w, 10);
+    struct instance i = endpoint("w1", "h", 80, NULL);
+    assert_true(put(&w, &i, S(1))->instance.vouched);
+    assert_int_equal(store_nacos_register(&w.store, &a, 0, &r), 0);
+    assert_true(r->instance.vouched);
+    store_remove(&w.store, r, REASON_DEREGISTERED);
+    b.has_ephemeral = true;
+    b.ephemeral = false;
+    assert_int_equal(store_nacos_register(&w.store, &b, 0, &r), 0);
+    assert_false(r->instance.vouched); /* nobody has to renew it, so it may have died long ago */
+    close_world(&w);
+}
+
 static void a_service_is_of_one_type(void **state)
 {
     (void)state;
@@ -489,6 +510,7 @@ static void restored_records_are_in_probation_until_they_prove_life(void **state
     assert_int_equal(store_next_due(&w.store), S(115));
     struct record *r = store_find(&w.store, SLICE("10.0.0.5:8000"));
     assert_int_equal(r->instance.epoch, 41);
+    assert_true(r->instance.vouched && r->instance.probation); /* in force once it proves life */
     assert_int_equal(w.store.next_epoch, 42);
     reg.metadata = beat;
     reg.n_metadata = 2;
@@ -573,6 +595,7 @@ int main(void)
         cmocka_unit_test(an_operators_drain_outlives_beats_and_registrations),
         cmocka_unit_test(a_beat_alone_never_changes_the_weight),
         cmocka_unit_test(one_thousand_rounds_of_two_writers_lose_no_key),
+        cmocka_unit_test(a_live_lease_vouches_and_a_persistent_instance_does_not),
         cmocka_unit_test(a_service_is_of_one_type),
         cmocka_unit_test(both_apis_see_each_other),
         cmocka_unit_test(what_the_sink_refuses_changes_nothing),

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front pages keep their word: what they print can be pasted, and both languages say the same."""
+import os
+import re
+import subprocess
+
+import pytest
+
+import weir_harness as h
+
+
+def page(name):
+    with open(os.path.join(h.ROOT, name), encoding="utf-8") as f:
+        return f.read()
+
+
+def blocks(text):
+    """The shell of a page, without its comments."""
+    found = re.findall(r"^```sh\n(.*?)^```", text, re.S | re.M)
+    return [re.sub(r"\s*(^|\s)# .*$", "", b, flags=re.M).strip() for b in found]
+
+
+def test_both_languages_have_the_same_commands_links_and_ports():
+    english, chinese = page("README.md"), page("README.zh-CN.md")
+    assert blocks(english) == blocks(chinese)
+
+    def links(text):
+        return [target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("README")]
+    assert links(english) == links(chinese)
+    assert re.findall(r"^\| (\d+) ", english, re.M) == re.findall(r"^\| (\d+) ", chinese, re.M) == ["30000", "29000", "8848"]
+    assert english.count("\n## ") == chinese.count("\n## ")
+    assert set(re.findall(r"`([^`\n]+)`", english)) ^ set(re.findall(r"`([^`\n]+)`", chinese)) == set()
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/README.md", "docs/gateway.md", "docs/registry.md", "docs/admin.md",
+                                  "docs/testing.md", "docs/performance.md", "docs/compatibility.md", "CONTRIBUTING.md"])
+def test_links_lead_somewhere(name):
+    folder = os.path.dirname(os.path.join(h.ROOT, name))
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page(name)):
+        assert target.startswith("http") or os.path.exists(os.path.join(folder, target)), target
+
+
+def test_readme_and_admin_examples_run(start_weir, upstream):
+    weir = start_weir()
+    up = upstream(name="u")
+    script = "\n".join(b for n in ("README.md", "docs/admin.md") for b in blocks(page(n)) if "curl " in b)
+    assert script.count("curl ") >= 6
+    script = re.sub(r"^build/weir serve .*$", "", script, flags=re.M)
+    for port, bound in ((8848, weir.registry), (29000, weir.admin)):
+        script = script.replace(f"127.0.0.1:{port}", "%s:%d" % bound)
+    script = script.replace("http://127.0.0.1:8000", up.url).replace("curl ", "curl -fsS ")
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=4 * h.PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    weir.wait_up(up)
+    ids = {e["id"] for e in weir.admin_http("GET", "/api/v1/endpoints").json()["endpoints"]}
+    assert ids == {"gpu1", "10.0.0.5:8000", "127.0.0.1:%d" % up.port}
+    assert weir.admin_http("GET", "/api/v1/endpoints/gpu1").json()["sample"]["gpu_util_percent"] == 35
+    assert weir.admin_http("GET", "/api/v1/endpoints/10.0.0.5:8000").json()["sample"]["memory_free_bytes"] == 12 << 30
+
+
+def test_readme_configs_are_right():
+    for config in re.findall(r"build/weir (?:check|serve --config) (\S+)", page("README.md")):
+        assert h.run_weir("check", os.path.join(h.ROOT, config))[0] == 0
