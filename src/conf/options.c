@@ -148,7 +148,7 @@ static const struct conf_option timeouts_options[] = {
     {.key = "connect", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, connect_ns), .min = NS_PER_MS,
      .max = 5 * MINUTE, .fallback = "2s", .doc = "To connect to an endpoint."},
     {.key = "first_byte", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, first_byte_ns), .min = NS_PER_MS,
-     .max = DAY, .zero = "none", .fallback = "10m", .doc = "From the request sent to the first byte of the response."},
+     .max = DAY, .zero = "none", .fallback = "10m", .doc = "From the request sent to the first byte of the response; also the longest time in which the endpoint takes nothing of a request."},
     {.key = "between_bytes", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, between_bytes_ns),
      .min = NS_PER_MS, .max = DAY, .zero = "none", .fallback = "10m", .doc = "Longest silence inside a response."},
     {.key = "total", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, total_ns), .min = NS_PER_MS,

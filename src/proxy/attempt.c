@@ -40,6 +40,7 @@ static void detach(struct exchange *x)
     x->target = NULL;
     x->head_sent = x->request_sent = x->rsp_started = x->proven = false;
     x->fresh_only = false;
+    x->stall_ns = 0;
     x->body_sent = x->body_base;
 }
 

@@ -144,7 +144,8 @@ struct exchange {
 
     /* times, monotonic; 0 = not yet */
     uint64_t start_ns, queue_from_ns, queue_ns, sent_ns, first_byte_ns, last_rx_ns;
-    uint64_t stall_ns;   /**< since when the client takes nothing, 0 = it does */
+    uint64_t
+        stall_ns; /**< since when the client takes nothing (X_AWAIT: the worker), 0 = it does */
     size_t stall_queued; /**< bytes it had to take then */
 };
 
@@ -160,6 +161,7 @@ struct client {
     uint32_t scanned;        /**< bytes of an incomplete head known to hold no new line end */
     size_t dropped;          /**< bytes read and dropped while closing */
     size_t linger_queued;    /**< bytes it had to take at the last look */
+    size_t charged;          /**< unsent bytes of ended exchanges, counted in the lane's buffered */
     bool closing : 1;        /**< politely: FIN is sent or will be, what still comes is dropped */
     bool in_head : 1;        /**< part of a head was received */
     bool eof : 1;            /**< the client sent FIN */
@@ -198,6 +200,11 @@ const struct route *route_match(const struct routing *r, struct slice path);
 void route_session_from_body(struct exchange *x, const struct peek_found *found);
 /** A well-formed traceparent? (W3C Trace Context) */
 bool route_traceparent_ok(struct slice v);
+/**
+ * Free of "." and ".." segments, also percent-encoded ones? A worker that resolves them would serve another path than
+ * the one that was routed.
+ */
+bool route_path_ok(struct slice path);
 /** May it be passed on, echoed and logged as it is? */
 bool route_request_id_ok(struct slice v);
 

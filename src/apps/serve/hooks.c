@@ -198,6 +198,8 @@ static int add_worker(struct control *c, const json_t *root, struct buf *out)
         return refuse(out, "url: an absolute http URL is needed, such as http://host:8000");
     if (url.tls)
         return refuse(out, "url: https to workers comes in a later version");
+    if (json_object_get(root, "model_id") && !model_id.p)
+        return refuse(out, "model_id: a string is needed");
     if (model_id.n > ENDPOINT_TEXT_MAX)
         return refuse(out, "model_id: too long");
     json_object_foreach(json_object_get(root, "labels"), key, value)
