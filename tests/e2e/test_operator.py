@@ -177,6 +177,26 @@ def test_a_lease_that_ends_and_one_that_is_given_back_are_told(weir, upstream):
     weir.wait_line("info registry: native/u deregistered")
 
 
+def test_an_instance_without_beats_is_left_out_and_shows_it(weir, upstream):
+    up = upstream(name="u")
+    fast = "preserved.heart.beat.interval=100,preserved.heart.beat.timeout=300,preserved.ip.delete.timeout=3600000,model_id=m"
+    call = f"/nacos/v1/ns/instance?serviceName=s&ip=127.0.0.1&port={up.port}"
+    assert weir.registry_http("POST", f"{call}&metadata={fast}").body == b"ok"
+    h.wait_until(lambda: weir.chat().status == 503, "its beats to be missed")
+    assert weir.chat().error() == (503, "no_endpoint")
+    assert endpoint(weir, host_port(up))["registry_healthy"] is False
+    beat = f"/nacos/v1/ns/instance/beat?serviceName=s&ip=127.0.0.1&port={up.port}"
+    h.wait_until(lambda: weir.registry_http("PUT", beat).status == 200 and weir.chat().status == 200, "a beat to bring it back")
+
+
+def test_the_listener_that_is_taken_is_the_one_that_is_named(tmp_path, upstream):
+    port = upstream(name="u").port
+    path = tmp_path / "weir.yaml"
+    path.write_text(json.dumps({"listeners": [{"address": "127.0.0.1:0"}, {"address": f"127.0.0.1:{port}"}]}))
+    status, _, err = h.run_weir("serve", "--config", path, "--admin-port", "0", "--registry-port", "0")
+    assert status == 1 and f"cannot listen on 127.0.0.1:{port} for clients: Address already in use" in err
+
+
 @pytest.mark.parametrize("scheme", ["admin", "registry"])
 def test_a_wrong_token_is_told_how_to_send_the_right_one(start_weir, scheme):
     weir = start_weir({scheme: {"token": "env:WEIR_TEST_TOKEN"}}, env={"WEIR_TEST_TOKEN": "sesame"})

@@ -140,6 +140,8 @@ void describe_endpoint(
     boolean(out, &first, "draining", e->draining);
     text(out, &first, "health", slice_str(describe_health(m)));
     text(out, &first, "check_error", why);
+    if (!e->registry_healthy)
+        boolean(out, &first, "registry_healthy", false);
     /* No lease speaks for it: it is used once a check has passed. */
     if (!e->vouched && atomic_load_explicit(&c->health, memory_order_relaxed) == HEALTH_UNKNOWN)
         boolean(out, &first, "awaits_check", true);
