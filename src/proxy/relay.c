@@ -272,5 +272,6 @@ void relay_end_of_stream(struct exchange *x, bool clean)
     }
     sched_saw_failure(x->reservation.cell);
     x->rsp_keep = false;
+    exchange_blame(x, "broke off in the middle of its answer");
     exchange_end(x, OUTCOME_UPSTREAM_ABORTED, FATE_ABORT);
 }

@@ -197,6 +197,27 @@ def test_the_listener_that_is_taken_is_the_one_that_is_named(tmp_path, upstream)
     assert status == 1 and f"cannot listen on 127.0.0.1:{port} for clients: Address already in use" in err
 
 
+@pytest.mark.parametrize("fault, stream, outcome, words", [
+    ("reset", False, "upstream_error", "broke off before its answer request_id=it-was-me"),
+    ("reset_after=2", True, "upstream_aborted", "broke off in the middle of its answer"),
+    ("hang", False, "timeout", r"did not begin to answer in time \(timeouts.first_byte\) request_id=it-was-me"),
+    ("hang_after=2", True, "timeout", r"fell silent in the middle of its answer \(timeouts.between_bytes\)")])
+def test_the_log_names_the_endpoint_that_failed_a_request(start_weir, start_worker, fault, stream, outcome, words):
+    """The client is told no name, so the log is."""
+    worker = start_worker("--time-scale", "100", "--fault", fault)
+    weir = start_weir({"routes": [{"timeouts": {"first_byte": "500ms", "between_bytes": "500ms"}}],
+                       "discovery": static(worker.url, models=["m"])})
+    weir.wait_up(worker)
+    c = h.RawClient(weir.data)
+    c.request(body={"model": "m", "stream": stream, "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]},
+              headers={"X-Request-Id": "it-was-me"})
+    c.wait_closed() if stream else c.response()
+    c.close()
+    assert b"[DONE]" not in c.received and not c.received.endswith(b"0\r\n\r\n")
+    weir.wait_line(f"warn proxy: endpoint={host_port(worker)} {words}")
+    h.wait_until(lambda: weir.metrics().sum("weir_requests_total", model="m", outcome=outcome) == 1, "it to be counted")
+
+
 @pytest.mark.parametrize("scheme", ["admin", "registry"])
 def test_a_wrong_token_is_told_how_to_send_the_right_one(start_weir, scheme):
     weir = start_weir({scheme: {"token": "env:WEIR_TEST_TOKEN"}}, env={"WEIR_TEST_TOKEN": "sesame"})
