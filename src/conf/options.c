@@ -206,6 +206,8 @@ static const struct conf_option health_options[] = {
      .max = HOUR, .fallback = "5s", .doc = "Between two checks of one endpoint."},
     {.key = "timeout", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(conf_health, timeout_ns), .min = NS_PER_MS,
      .max = 5 * MINUTE, .fallback = "2s", .doc = "For one check."},
+    {.key = "scrape_interval", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(conf_health, scrape_ns), .min = 10 * NS_PER_MS,
+     .max = HOUR, .zero = "off", .fallback = "1s", .doc = "Between two looks at the numbers (running, waiting, KV cache) of an endpoint that nobody reports for."},
     {.key = "path", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(conf_health, path), .max = TEXT_MAX, .zero = "auto",
      .fallback = "auto", .doc = "What is asked for; auto goes by the kind of engine."},
     {.key = "down_after", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(conf_health, down_after), .min = 1, .max = 100,
