@@ -12,7 +12,7 @@
 
 /* Whoever gives a pick more to read must write it down too: SCHED_RECORD_ROW and _FEATURES, docs/decisions.md. */
 _Static_assert(sizeof(struct sched_row) == 40, "list the new number in SCHED_RECORD_ROW");
-_Static_assert(sizeof(struct features) == 200, "list the new number in SCHED_RECORD_FEATURES");
+_Static_assert(sizeof(struct features) == 208, "list the new number in SCHED_RECORD_FEATURES");
 
 enum { TEXT_FIXED = 2048 /* for the texts of the request */ };
 
@@ -225,7 +225,12 @@ int sched_replay(const struct sched_record *r,
         return WEIR_E_UNSUPPORTED;
     int rc = stage_set(&s, r, mem);
     if (rc == 0) {
-        struct sched_view v = {.policy = r->policy,
+        /* A member that does not serve its pool's model was still loading it. */
+        bool any_loading = false;
+        for (uint32_t i = 0; i < r->n; i++)
+            any_loading = any_loading || !r->rows[i].serves;
+        struct sched_view v = {.any_loading = any_loading,
+                               .policy = r->policy,
                                .features = &r->features,
                                .candidates = s.candidates,
                                .rows = s.rows,

@@ -53,6 +53,7 @@ enum {
     X(kv_bytes_per_token)                                                                          \
     X(n_images)                                                                                    \
     X(n_audio)                                                                                     \
+    X(n_prompts)                                                                                   \
     X(body_bytes)                                                                                  \
     X(priority)
 
