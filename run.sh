@@ -14,7 +14,7 @@ dir=
 say() { printf '%s\n' "$*"; }
 
 stop_all() {
-	trap '' INT TERM
+	trap '' INT TERM HUP
 	# Workers first: Weir then drains with nobody left to wait for. Only what was started here, by its pid.
 	for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
 		kill -TERM "${pids[i]}" 2>/dev/null || true
@@ -27,7 +27,9 @@ stop_all() {
 trap stop_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+trap 'exit 129' HUP
 
+# In sessions of their own: a Ctrl-C reaches this script alone, which then ends them in order, with one signal each.
 # start NAME COMMAND...: runs it, waits for its one line "ready ..." and leaves that line in $ready.
 # Its standard error stays on the terminal for weir itself and goes to a log for the workers.
 start() {
@@ -36,9 +38,9 @@ start() {
 	mkfifo "$dir/$name"
 	log=$dir/$name.log
 	if [ "$name" = weir ]; then
-		"$@" >"$dir/$name" &
+		setsid "$@" >"$dir/$name" &
 	else
-		"$@" >"$dir/$name" 2>"$log" &
+		setsid "$@" >"$dir/$name" 2>"$log" &
 	fi
 	pids+=($!)
 	exec {fd}<"$dir/$name"

@@ -20,7 +20,7 @@ struct target {
     uint32_t slot, generation;
     enum engine_kind kind, told;
     bool wants_models;
-    bool asked; /* its first model list came, or did not */
+    bool asked; /* it answered, with its models or without */
     bool seen;  /* in the snapshot being followed */
     struct engine_reader *reader;
 };
@@ -104,7 +104,8 @@ static void on_reading(void *ctx, const struct engine_reading *r)
 
     if (new_kind)
         t->told = r->kind;
-    if (r->news & ENGINE_NEWS_MODELS)
+    /* One that never answered may have any model: what would be "not found" stays "starting". */
+    if ((r->news & ENGINE_NEWS_MODELS) && (r->reachable || r->models_known))
         t->asked = true;
     if (new_kind)
         o->on_kind(o->ctx, slot, generation, r->kind);

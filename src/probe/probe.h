@@ -57,8 +57,8 @@ void prober_free(struct prober *p);
 int prober_sync(struct prober *p, const struct snapshot *s) MUST_CHECK;
 
 /**
- * How many endpoints still have to say, for the first time, which models they serve. An answer of any kind counts, and
- * so does none within the timeout.
+ * How many endpoints still have to say, for the first time, which models they serve. An answer of any kind counts,
+ * silence does not.
  */
 uint32_t prober_unasked(const struct prober *p);
 

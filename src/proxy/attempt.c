@@ -118,6 +118,7 @@ void attempt_broke(struct exchange *x)
         start_over(x);
         return;
     }
+    exchange_blame(x, "broke off before its answer");
     exchange_reject(x, REJECT_UPSTREAM_FAILED, NULL, (struct slice){NULL, 0});
 }
 

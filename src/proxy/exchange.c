@@ -19,6 +19,7 @@
 #include "proxy/exchange.h"
 
 #include "base/num.h"
+#include "loop/log.h"
 #include "proxy/decision_log.h"
 
 #define TO(state) (1u << (state))
@@ -120,6 +121,17 @@ static bool leave_queue(struct exchange *x)
         sched_pool_cancel(x->pool->sched, &x->waiter);
     pool_leave(&x->lane->asker, x->pool);
     return queued;
+}
+
+void exchange_blame(const struct exchange *x, const char *what)
+{
+    static struct log_limit limit;
+    struct slice id = exchange_request_id(x); /* gone with the head once the answer streams */
+    uint64_t missed;
+
+    if (x->target && log_limit_pass(&limit, loop_now(x->lane->loop), NS_PER_S, &missed))
+        log_warn("proxy", "endpoint=%.*s %s%s%.*s (said %llu times less)", SLICE_ARG(x->target->id),
+                 what, id.n ? " request_id=" : "", SLICE_ARG(id), (unsigned long long)missed);
 }
 
 void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate)
@@ -371,10 +383,12 @@ static void relay_timeout(struct exchange *x, uint64_t now)
         return;
     }
     uint64_t silence = x->route->timeouts.between_bytes_ns;
-    if (silence && now >= x->last_rx_ns + silence)
+    if (silence && now >= x->last_rx_ns + silence) {
+        exchange_blame(x, "fell silent in the middle of its answer (timeouts.between_bytes)");
         exchange_end(x, OUTCOME_TIMEOUT, FATE_ABORT);
-    else
+    } else {
         client_arm(x->client);
+    }
 }
 
 /* As long as it takes something, it is only slow. */
@@ -414,6 +428,7 @@ void exchange_timeout(struct exchange *x)
     } else if (x->state == X_AWAIT && x->request_sent && x->route->timeouts.first_byte_ns &&
                now >= x->sent_ns + x->route->timeouts.first_byte_ns) {
         judge_timeout(x);
+        exchange_blame(x, "did not begin to answer in time (timeouts.first_byte)");
         exchange_reject(x, REJECT_FIRST_BYTE_TIMEOUT, NULL, absent);
     } else if (upload_stalled(x) && x->route->timeouts.first_byte_ns &&
                now >= x->stall_ns + x->route->timeouts.first_byte_ns) {

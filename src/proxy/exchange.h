@@ -251,6 +251,8 @@ void exchange_reject(struct exchange *x,
                      enum rejection code,
                      const char *param,
                      struct slice detail);
+/** Say in the log what its endpoint did wrong ("broke off ..."), at most once a second. Nothing without an endpoint. */
+void exchange_blame(const struct exchange *x, const char *what);
 /** The only door out. */
 void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate);
 /** Earliest time at which exchange_timeout() must be called; 0 = none. */

@@ -286,5 +286,6 @@ void relay_end_of_stream(struct exchange *x, bool clean)
     }
     judge_failure(x);
     x->rsp_keep = false;
+    exchange_blame(x, "broke off in the middle of its answer");
     exchange_end(x, OUTCOME_UPSTREAM_ABORTED, FATE_ABORT);
 }

@@ -177,6 +177,47 @@ def test_a_lease_that_ends_and_one_that_is_given_back_are_told(weir, upstream):
     weir.wait_line("info registry: native/u deregistered")
 
 
+def test_an_instance_without_beats_is_left_out_and_shows_it(weir, upstream):
+    up = upstream(name="u")
+    fast = "preserved.heart.beat.interval=100,preserved.heart.beat.timeout=300,preserved.ip.delete.timeout=3600000,model_id=m"
+    call = f"/nacos/v1/ns/instance?serviceName=s&ip=127.0.0.1&port={up.port}"
+    assert weir.registry_http("POST", f"{call}&metadata={fast}").body == b"ok"
+    h.wait_until(lambda: weir.chat().status == 503, "its beats to be missed")
+    assert weir.chat().error() == (503, "no_endpoint")
+    assert endpoint(weir, host_port(up))["registry_healthy"] is False
+    beat = f"/nacos/v1/ns/instance/beat?serviceName=s&ip=127.0.0.1&port={up.port}"
+    h.wait_until(lambda: weir.registry_http("PUT", beat).status == 200 and weir.chat().status == 200, "a beat to bring it back")
+
+
+def test_the_listener_that_is_taken_is_the_one_that_is_named(tmp_path, upstream):
+    port = upstream(name="u").port
+    path = tmp_path / "weir.yaml"
+    path.write_text(json.dumps({"listeners": [{"address": "127.0.0.1:0"}, {"address": f"127.0.0.1:{port}"}]}))
+    status, _, err = h.run_weir("serve", "--config", path, "--admin-port", "0", "--registry-port", "0")
+    assert status == 1 and f"cannot listen on 127.0.0.1:{port} for clients: Address already in use" in err
+
+
+@pytest.mark.parametrize("fault, stream, outcome, words", [
+    ("reset", False, "upstream_error", "broke off before its answer request_id=it-was-me"),
+    ("reset_after=2", True, "upstream_aborted", "broke off in the middle of its answer"),
+    ("hang", False, "timeout", r"did not begin to answer in time \(timeouts.first_byte\) request_id=it-was-me"),
+    ("hang_after=2", True, "timeout", r"fell silent in the middle of its answer \(timeouts.between_bytes\)")])
+def test_the_log_names_the_endpoint_that_failed_a_request(start_weir, start_worker, fault, stream, outcome, words):
+    """The client is told no name, so the log is."""
+    worker = start_worker("--time-scale", "100", "--fault", fault)
+    weir = start_weir({"routes": [{"timeouts": {"first_byte": "500ms", "between_bytes": "500ms"}}],
+                       "discovery": static(worker.url, models=["m"])})
+    weir.wait_up(worker)
+    c = h.RawClient(weir.data)
+    c.request(body={"model": "m", "stream": stream, "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]},
+              headers={"X-Request-Id": "it-was-me"})
+    c.wait_closed() if stream else c.response()
+    c.close()
+    assert b"[DONE]" not in c.received and not c.received.endswith(b"0\r\n\r\n")
+    weir.wait_line(f"warn proxy: endpoint={host_port(worker)} {words}")
+    h.wait_until(lambda: weir.metrics().sum("weir_requests_total", model="m", outcome=outcome) == 1, "it to be counted")
+
+
 @pytest.mark.parametrize("scheme", ["admin", "registry"])
 def test_a_wrong_token_is_told_how_to_send_the_right_one(start_weir, scheme):
     weir = start_weir({scheme: {"token": "env:WEIR_TEST_TOKEN"}}, env={"WEIR_TEST_TOKEN": "sesame"})

@@ -161,6 +161,8 @@ void describe_endpoint(
     key(out, &first, "breaker");
     put_breaker(c, now_ns, out);
     text(out, &first, "check_error", why);
+    if (!e->registry_healthy)
+        boolean(out, &first, "registry_healthy", false);
     /* No lease speaks for it: it is used once a check has passed. */
     if (!e->vouched && atomic_load_explicit(&c->health, memory_order_relaxed) == HEALTH_UNKNOWN)
         boolean(out, &first, "awaits_check", true);

@@ -195,8 +195,13 @@ static int start_proxy(struct serve *s, struct net_addr *bound)
     rc = control_start(&s->control);
     if (rc)
         return complain("cannot start the control side", rc);
+    memset(bound, 0, s->conf->n_listeners * sizeof(*bound));
     rc = proxy_start(s->proxy, bound);
-    return rc ? complain_listen("clients", &listen[0], "listeners.address or --host and --port", rc)
+    uint32_t failed = 0;
+    while (failed + 1 < s->conf->n_listeners && bound[failed].len)
+        failed++; /* the first that is not bound */
+    return rc ? complain_listen("clients", &listen[failed],
+                                "listeners.address or --host and --port", rc)
               : 0;
 }
 
