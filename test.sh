@@ -130,7 +130,10 @@ stage "lint" tools/lint --junit "$results/lint.xml" || broken "lint"
 stage "units" units build || broken "units"
 
 marks="not long"
-[ $mode != long ] || marks="long or not long"
+if [ $mode = long ]; then
+	marks="long or not long"
+	stage "a real engine" tools/llama_server.sh || say "no llama-server: the tests that need one are skipped"
+fi
 stage "black box" blackbox build 1 -m "$marks" || broken "black box, see above"
 
 if [ $mode != fast ]; then

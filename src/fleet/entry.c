@@ -154,6 +154,7 @@ void fleet_entry_renew(struct fleet *f, struct entry *e, struct cell *fresh)
     e->track = (struct health_track){0};
     e->has_sample = false;
     e->n_probed = 0;
+    e->probed_engine = ENGINE_UNKNOWN;
     arena_fini(&e->probed_arena);
     f->dirty = true;
 }

@@ -69,21 +69,21 @@ int fleet_set_known_models(struct fleet *f, const struct slice *models, uint32_t
 
 /* --- samples --- */
 
-/* One sample counts per endpoint: a typed report before metadata, then the first source in config order, unless what
- * it said last is no longer fresh. `newer`: it tells something that was not known before. */
+/* One sample counts per endpoint: a typed report before metadata before what we scraped, then the first source in config
+ * order, unless what it said last is no longer fresh. `newer`: it tells something that was not known before. */
 static void offer_sample(struct entry *e,
                          uint16_t source,
-                         bool typed,
+                         enum sample_rank rank,
                          const struct sample *s,
                          bool newer,
                          uint64_t now_ns)
 {
-    bool better = typed != e->sample_typed ? typed : source <= e->sample_source;
+    bool better = rank != e->sample_rank ? rank > e->sample_rank : source <= e->sample_source;
 
     if (e->has_sample && now_ns < e->sample_until_ns && !better)
         return;
     e->has_sample = true;
-    e->sample_typed = typed;
+    e->sample_rank = rank;
     e->sample_source = source;
     e->sample_until_ns = s->while_leased || s->fresh_for_ns > UINT64_MAX - s->received_ns
                              ? UINT64_MAX
@@ -104,7 +104,7 @@ static void offer_metadata(struct entry *e, const struct record *r, bool newer, 
     s.received_ns = now_ns;
     s.while_leased = r->report_time_ms == 0;
     s.fresh_for_ns = r->report_interval_ns ? 3 * r->report_interval_ns : DEFAULT_FRESH_NS;
-    offer_sample(e, r->source, false, &s, newer, now_ns);
+    offer_sample(e, r->source, SAMPLE_METADATA, &s, newer, now_ns);
 }
 
 static void forget_sample(struct entry *e, uint64_t now_ns)
@@ -138,7 +138,7 @@ static void remove_record(struct fleet *f, struct record *r, uint64_t now_ns)
     list_del(&r->in_entry);
     if (list_empty(&e->records))
         fleet_entry_remove(f, e);
-    else if (e->has_sample && e->sample_source == r->source)
+    else if (e->has_sample && e->sample_rank != SAMPLE_SCRAPED && e->sample_source == r->source)
         forget_sample(e, now_ns);
     fleet_record_free(r);
     f->dirty = true;
@@ -179,8 +179,8 @@ static void replace_record(
         r->report_time_ms = old->report_time_ms;
         r->fast = old->fast;
         r->metadata_sample = old->metadata_sample;
-    } else if (r->metadata_sample.known == 0 && e->has_sample && !e->sample_typed &&
-               e->sample_source == r->source) {
+    } else if (r->metadata_sample.known == 0 && e->has_sample &&
+               e->sample_rank == SAMPLE_METADATA && e->sample_source == r->source) {
         forget_sample(e, now_ns);
     } else {
         offer_metadata(e, r, newer, now_ns);
@@ -276,7 +276,7 @@ int fleet_sample(
     struct sample copy = *s;
     copy.source = source;
     copy.received_ns = now_ns;
-    offer_sample(e, source, true, &copy, true, now_ns);
+    offer_sample(e, source, SAMPLE_TYPED, &copy, true, now_ns);
     return 0;
 }
 
@@ -343,7 +343,8 @@ static bool same_models(const struct entry *e, const struct model_ref *models, u
         if (!slice_eq(e->probed[i].id, models[i].id) ||
             !slice_eq(e->probed[i].version, models[i].version) ||
             !slice_eq(e->probed[i].lora_base, models[i].lora_base) ||
-            e->probed[i].max_model_len != models[i].max_model_len)
+            e->probed[i].max_model_len != models[i].max_model_len ||
+            e->probed[i].loading != models[i].loading)
             return false;
     return true;
 }
@@ -379,6 +380,41 @@ int fleet_set_models(
     e->probed = copy;
     e->n_probed = n;
     f->dirty = true;
+    return 0;
+}
+
+int fleet_set_engine(struct fleet *f, uint32_t slot, uint32_t generation, enum engine_kind kind)
+{
+    struct entry *e = entry_at(f, slot, generation);
+
+    if (!e)
+        return WEIR_E_STALE;
+    f->dirty = f->dirty || e->probed_engine != kind;
+    e->probed_engine = kind;
+    return 0;
+}
+
+bool fleet_wants_scrape(const struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns)
+{
+    const struct entry *e = entry_at(f, slot, generation);
+
+    return e && !(e->has_sample && e->sample_rank != SAMPLE_SCRAPED && now_ns < e->sample_until_ns);
+}
+
+int fleet_scraped(
+    struct fleet *f, uint32_t slot, uint32_t generation, const struct sample *s, uint64_t now_ns)
+{
+    struct entry *e = entry_at(f, slot, generation);
+    struct sample copy = *s;
+
+    if (!e)
+        return WEIR_E_STALE;
+    if (s->known == 0)
+        return 0;
+    copy.source = container_of(e->records.next, const struct record, in_entry)->source;
+    copy.received_ns = now_ns;
+    copy.while_leased = false;
+    offer_sample(e, 0, SAMPLE_SCRAPED, &copy, true, now_ns);
     return 0;
 }
 

@@ -63,6 +63,23 @@ int fleet_set_models(struct fleet *f,
                      const struct model_ref *models,
                      uint32_t n) MUST_CHECK;
 
+/** Which kind of engine it is was found out by asking. It counts where no source tells, until the next generation. */
+int fleet_set_engine(struct fleet *f, uint32_t slot, uint32_t generation, enum engine_kind kind)
+    MUST_CHECK;
+
+/**
+ * Numbers that we asked the engine for. They count only while no source's report, typed or in metadata, is fresh: a
+ * reporter sees more. known == 0 changes nothing: what was known goes stale on its own. fresh_for_ns is the caller's,
+ * received_ns is set here. WEIR_E_STALE: that generation is gone.
+ */
+int fleet_scraped(struct fleet *f,
+                  uint32_t slot,
+                  uint32_t generation,
+                  const struct sample *s,
+                  uint64_t now_ns) MUST_CHECK;
+/** Would they count now? */
+bool fleet_wants_scrape(const struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns);
+
 /** One probe result, by the rules of the options. @return the health from now on; HEALTH_UNKNOWN when that generation is gone. */
 enum health
 fleet_probe(struct fleet *f, uint32_t slot, uint32_t generation, bool green, uint64_t now_ns);

@@ -123,6 +123,7 @@ int fleet_models_copy(struct arena *a,
         return WEIR_E_NOMEM;
     for (uint32_t k = 0; k < n; k++) {
         to[k].max_model_len = from[k].max_model_len;
+        to[k].loading = from[k].loading;
         if (arena_slice(a, from[k].id, &to[k].id) ||
             arena_slice(a, from[k].version, &to[k].version) ||
             arena_slice(a, from[k].lora_base, &to[k].lora_base))
@@ -248,7 +249,7 @@ static void hash_record(struct record *r)
     for (uint32_t k = 0; k < i->n_models; k++)
         h = hash_pair(
             add(add(add(h, i->models[k].id), i->models[k].version), i->models[k].lora_base),
-            i->models[k].max_model_len);
+            (uint64_t)i->models[k].loading << 32 | i->models[k].max_model_len);
     for (uint32_t k = 0; k < i->n_devices; k++)
         h = hash_pair(add(add(h, i->devices[k].uuid), i->devices[k].type),
                       i->devices[k].memory_total_bytes);

@@ -61,6 +61,7 @@ static int merge_models(struct arena *a, const struct entry *e, struct endpoint 
                 list[n++] = i->models[k];
     }
     const struct model_ref *from = n ? list : e->probed;
+    out->models_probed = n == 0 && e->n_probed > 0;
     if (n == 0)
         n = e->n_probed;
     if (fleet_models_copy(a, from, n, &copy))
@@ -177,6 +178,9 @@ static void merge_values(const struct entry *e, struct endpoint *out)
         first_slice(&out->cluster, i->cluster);
         first_slice(&out->gpu_type, r->gpu_type);
     }
+    out->engine_probed = out->engine == ENGINE_UNKNOWN && e->probed_engine != ENGINE_UNKNOWN;
+    if (out->engine_probed)
+        out->engine = e->probed_engine;
     if (any_zero)
         out->weight = 0;
     first_slice(&out->id, first->authority);

@@ -38,6 +38,9 @@ struct fleet_address {
     uint32_t key_n;
 };
 
+/** Where a sample came from; a higher one counts before a lower one while it is fresh. */
+enum sample_rank { SAMPLE_SCRAPED, SAMPLE_METADATA, SAMPLE_TYPED };
+
 /** One endpoint: what all sources say about one (scheme, host, port). */
 struct entry {
     struct list records; /**< never empty while the entry is in the table */
@@ -50,8 +53,10 @@ struct entry {
     struct arena probed_arena;
     struct model_ref *probed; /**< models its own /v1/models told, when no source tells any */
     uint32_t n_probed;
+    enum engine_kind probed_engine; /**< found out by asking; ENGINE_UNKNOWN = not */
     /* the sample in the cell: who reported it; see offer_sample() */
-    bool has_sample, sample_typed;
+    bool has_sample;
+    enum sample_rank sample_rank;
     uint16_t sample_source;
     uint64_t sample_until_ns;
 };

@@ -56,6 +56,7 @@ struct model_ref {
     struct slice version;   /**< absent: unknown */
     struct slice lora_base; /**< present: this is a LoRA of that base model */
     uint32_t max_model_len; /**< tokens; 0 = unknown */
+    bool loading;           /**< listed, but its engine says that it is still being loaded */
 };
 
 /** One GPU. */
@@ -108,6 +109,7 @@ struct endpoint {
     bool vouched;
     enum endpoint_role role;
     enum engine_kind engine;
+    bool engine_probed;                 /**< engine was found out by asking; no source tells it */
     uint32_t max_concurrency;           /**< 0 = unlimited */
     struct slice region, zone, cluster; /**< absent: unknown */
     const struct kv *labels;

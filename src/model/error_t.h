@@ -9,6 +9,7 @@
     X(INVALID_HEADER, "invalid_header", 400, "invalid_request_error")                              \
     X(INVALID_REQUEST, "invalid_request", 400, "invalid_request_error")                            \
     X(EXCEEDS_FLEET_MEMORY, "exceeds_fleet_memory", 400, "invalid_request_error")                  \
+    X(CONTEXT_TOO_LONG, "context_length_exceeded", 400, "invalid_request_error")                   \
     X(INVALID_API_KEY, "invalid_api_key", 401, "authentication_error")                             \
     X(MODEL_NOT_ALLOWED, "model_not_allowed", 403, "permission_error")                             \
     X(MODEL_NOT_FOUND, "model_not_found", 404, "invalid_request_error")                            \

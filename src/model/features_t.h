@@ -17,10 +17,11 @@ struct features {
     struct slice version; /**< absent: any */
     uint32_t task;        /**< one enum task bit from the path; 0 = any */
     bool stream;
-    bool prompt_complete;        /**< the body was scanned to its end */
-    uint64_t required_bytes;     /**< X-Required-Memory; 0 = not told */
-    uint64_t prompt_bytes;       /**< text bytes of the prompt */
-    uint64_t prompt_tokens;      /**< estimate: 4 bytes a token, text only */
+    bool prompt_complete;    /**< the body was scanned to its end */
+    uint64_t required_bytes; /**< X-Required-Memory; 0 = not told */
+    uint64_t prompt_bytes;   /**< text bytes of the prompt */
+    uint64_t prompt_tokens;  /**< estimate: 4 bytes a token, text only */
+    uint32_t n_prompts; /**< prompts in one body (a batch), each with a context of its own; 0 = 1 */
     uint64_t output_tokens;      /**< max_tokens or max_completion_tokens; 0 = not told */
     uint64_t kv_bytes_per_token; /**< of the model, from the config; 0 = unknown */
     uint32_t n_images;

@@ -145,6 +145,14 @@ static struct peek_section *section_of(struct peek *k)
     return &k->sections[k->field - F_MESSAGES];
 }
 
+/* A list under prompt or input with an entry that is itself a prompt: a batch. */
+static void count_prompt(struct peek *k)
+{
+    if (k->depth == 2 && (k->field == F_PROMPT || k->field == F_INPUT) &&
+        k->found.n_prompts < UINT32_MAX)
+        k->found.n_prompts++;
+}
+
 static void count_bytes(struct peek *k, uint64_t n)
 {
     section_of(k)->bytes += n;
@@ -182,6 +190,8 @@ static void field_begin(struct peek *k)
         k->found.n_images -= section->n_images;
         k->found.n_audio -= section->n_audio;
         *section = (struct peek_section){0};
+        if (k->field == F_PROMPT || k->field == F_INPUT)
+            k->found.n_prompts = 0;
         k->class = k->field == F_TOOLS || k->field == F_FUNCTIONS ? C_WHOLE : C_TEXT;
     } else if (k->field == F_STREAM) {
         k->found.stream = k->found.has_stream = false;
@@ -251,6 +261,8 @@ static void on_string(struct peek *k, struct slice text, bool last)
     bool first = !k->in_string;
 
     k->in_string = !last;
+    if (first)
+        count_prompt(k);
     if (!in_section(k)) {
         struct peek_text *value = k->depth == 1 ? text_of(k) : NULL;
         if (!value)
@@ -300,6 +312,8 @@ static void on_number(struct peek *k, struct slice text)
 
 static void on_open(struct peek *k, bool object)
 {
+    if (!object)
+        count_prompt(k);
     unsigned level = k->depth++;
 
     if (level == 0 || !in_section(k) || k->block_depth)
@@ -411,6 +425,7 @@ void peek_found_features(const struct peek_found *found, bool complete, struct f
     f->stream = found->stream;
     f->prompt_complete = complete;
     f->prompt_bytes = found->prompt_bytes;
+    f->n_prompts = found->n_prompts;
     f->prompt_tokens = found->prompt_bytes / 4 + (found->prompt_bytes % 4 != 0);
     f->output_tokens = found->max_tokens;
     f->n_images = found->n_images;

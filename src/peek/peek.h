@@ -38,6 +38,8 @@ struct peek_found {
     /** Unescaped text bytes of messages, prompt, input, tools, functions, system and instructions; no base64
      * images or audio. A token number counts 4 bytes. */
     uint64_t prompt_bytes;
+    /** Strings and token arrays in a list under prompt or input: that many prompts in one request; 0 = no such list. */
+    uint32_t n_prompts;
     uint32_t n_images; /**< images and videos */
     uint32_t n_audio;
 };

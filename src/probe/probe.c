@@ -1,41 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each endpoint generation is a target with a timer and at most one request under way. The first check starts at once;
- * the following ones keep the interval, shifted by a fixed share of it that depends on the slot, so that a fleet that
- * was registered in one burst is not probed in bursts for ever.
+ * Each endpoint generation is a target with an engine reader. The first check starts at once; the following ones keep
+ * the interval, shifted by a fixed share of it that depends on the slot, so that a fleet that was registered in one
+ * burst is not probed in bursts for ever.
  */
 #include "probe/probe.h"
 
-#include <stdio.h>
-
 #include "base/buf.h"
-#include "base/num.h"
+#include "base/bug.h"
+#include "base/list.h"
 #include "loop/alloc.h"
-#include "loop/log.h"
-#include "probe/models_list.h"
+#include "probe/engine.h"
 
-enum {
-    ANSWER_MAX = 8 << 20,
-    HEALTH_ANSWER_MAX = 1 << 20,
-    URL_MAX = 2048,
-    MODELS_EVERY = 6,
-    MODELS_MEMORY = 1 << 20
-};
+enum { URL_MAX = 2048 };
 
 struct target {
     struct prober *prober;
     struct list node;
     uint32_t slot, generation;
-    char *base; /* http://host:port */
+    enum engine_kind kind, told;
     bool wants_models;
-    bool asked;     /* its first model list came, or did not */
-    bool ask_again; /* it could not be asked for its models: with the next check, not the sixth */
-    bool seen;      /* in the snapshot being followed */
-    bool health_is_models; /* /health is unknown there */
-    uint32_t rounds;
-    struct loop_timer timer;
-    struct fetch *health;
-    struct fetch *models;
+    bool asked; /* its first model list came, or did not */
+    bool seen;  /* in the snapshot being followed */
+    struct engine_reader *reader;
 };
 
 struct prober {
@@ -48,15 +35,10 @@ struct prober {
 
 static void drop(struct target *t)
 {
-    if (t->health)
-        fetch_cancel(t->health);
-    if (t->models)
-        fetch_cancel(t->models);
-    loop_timer_cancel(&t->timer);
+    engine_reader_free(t->reader);
     list_del(&t->node);
     if (t->prober->by_slot[t->slot] == t)
         t->prober->by_slot[t->slot] = NULL;
-    mem_free(loop_mem(), t->base);
     mem_free(loop_mem(), t);
 }
 
@@ -90,111 +72,84 @@ void prober_free(struct prober *p)
     mem_free(loop_mem(), p);
 }
 
-static int start_fetch(
-    struct target *t, const char *path, size_t answer_max, fetch_done_fn done, struct fetch **out)
+static bool wants_sample(void *ctx)
 {
-    struct buf url;
-    int rc;
+    const struct target *t = ctx;
+    const struct probe_options *o = &t->prober->o;
 
-    buf_init(&url, loop_mem(), URL_MAX);
-    buf_put_str(&url, t->base);
-    buf_put_str(&url, path);
-    buf_put_char(&url, '\0');
-    rc = url.err;
+    return o->wants_sample(o->ctx, t->slot, t->generation);
+}
+
+static enum probe_verdict verdict_of(enum engine_state state)
+{
+    return state == ENGINE_STATE_READY     ? PROBE_OK
+           : state == ENGINE_STATE_LOADING ? PROBE_LOADING
+                                           : PROBE_BAD;
+}
+
+/* One reading may tell several things, and each of them may drop the target. */
+static bool still_there(const struct prober *p, uint32_t slot, uint32_t generation)
+{
+    return slot < p->n_slots && p->by_slot[slot] && p->by_slot[slot]->generation == generation;
+}
+
+static void on_reading(void *ctx, const struct engine_reading *r)
+{
+    struct target *t = ctx;
+    struct prober *p = t->prober;
+    const struct probe_options *o = &p->o;
+    uint32_t slot = t->slot;
+    uint32_t generation = t->generation;
+    bool new_kind = t->kind == ENGINE_UNKNOWN && r->detected && r->kind != t->told;
+
+    if (new_kind)
+        t->told = r->kind;
+    if (r->news & ENGINE_NEWS_MODELS)
+        t->asked = true;
+    if (new_kind)
+        o->on_kind(o->ctx, slot, generation, r->kind);
+    if ((r->news & ENGINE_NEWS_SAMPLE) && still_there(p, slot, generation))
+        o->on_sample(o->ctx, slot, generation, &r->sample);
+    if ((r->news & ENGINE_NEWS_HEALTH) && still_there(p, slot, generation))
+        o->on_health(o->ctx, slot, generation, verdict_of(r->state), r->why);
+    if ((r->news & ENGINE_NEWS_MODELS) && still_there(p, slot, generation) && t->wants_models)
+        o->on_models(o->ctx, slot, generation, r->models, r->n_models);
+}
+
+static int start(struct target *t, const struct endpoint *e)
+{
+    struct prober *p = t->prober;
+    struct buf base;
+
+    buf_init(&base, loop_mem(), URL_MAX);
+    buf_put_str(&base, e->tls ? "https://" : "http://");
+    buf_put_slice(&base, e->authority);
+    buf_put_char(&base, '\0');
+    int rc = base.err;
     if (rc == 0) {
-        struct fetch_options o = {.method = "GET",
-                                  .url = buf_slice(&url).p,
-                                  .timeout_ns = t->prober->o.timeout_ns,
-                                  .body_max = answer_max,
-                                  .done = done,
-                                  .ctx = t};
-        rc = fetch_start(t->prober->o.fetcher, &o, out);
+        struct engine_options o = {
+            .loop = p->o.loop,
+            .fetcher = p->o.fetcher,
+            .base_url = buf_slice(&base).p,
+            .kind = t->kind,
+            .interval_ns = p->o.scrape_ns,
+            .timeout_ns = p->o.timeout_ns,
+            .health_ns = p->o.interval_ns,
+            .shift_ns = (p->o.interval_ns / 4) * ((t->slot * 2654435761u) >> 22) / 1024,
+            .health_path = p->path,
+            .no_models = !t->wants_models,
+            .wants_sample = wants_sample,
+            .ctx = t,
+            .on_reading = on_reading,
+        };
+        rc = engine_reader_new(&o, &t->reader);
     }
-    buf_fini(&url);
+    buf_fini(&base);
     return rc;
-}
-
-static void on_models(void *ctx, const struct fetch_result *r)
-{
-    struct target *t = ctx;
-    struct prober *p = t->prober;
-    struct arena a;
-    struct model_ref *models = NULL;
-    uint32_t n = 0;
-
-    t->models = NULL;
-    t->asked = true;
-    t->ask_again = r->error || r->status >= 500;
-    arena_init(&a, loop_mem(), MODELS_MEMORY);
-    if (!r->error && r->status == 200) {
-        int rc = probe_models_list(r->body, &a, &models, &n);
-        if (rc)
-            log_warn("probe", "%s/v1/models is no model list: %s", t->base, err_text(rc));
-    }
-    /* May drop t. */
-    p->o.on_models(p->o.ctx, t->slot, t->generation, models, n);
-    arena_fini(&a);
-}
-
-static bool says_loading(struct slice body)
-{
-    return memmem(body.p, body.n, "oading", 6) != NULL;
-}
-
-static void on_health(void *ctx, const struct fetch_result *r)
-{
-    struct target *t = ctx;
-    struct prober *p = t->prober;
-    char why[64];
-
-    t->health = NULL;
-    if (!r->error && (r->status == 404 || r->status == 405) && !p->path && !t->health_is_models) {
-        t->health_is_models = true;
-        loop_timer_set(p->o.loop, &t->timer, 0);
-        return;
-    }
-    if (r->error) {
-        p->o.on_health(p->o.ctx, t->slot, t->generation, PROBE_BAD, r->message);
-        return;
-    }
-    enum probe_verdict verdict = PROBE_BAD;
-    if (r->status >= 200 && r->status < 300)
-        verdict = PROBE_OK;
-    else if (r->status == 503 && says_loading(r->body))
-        verdict = PROBE_LOADING;
-    snprintf(why, sizeof(why), "status %u", r->status);
-    p->o.on_health(p->o.ctx, t->slot, t->generation, verdict, why);
-}
-
-static void check(struct target *t)
-{
-    struct prober *p = t->prober;
-    const char *path = p->path ? p->path : t->health_is_models ? "/v1/models" : "/health";
-
-    if (!t->health && start_fetch(t, path, HEALTH_ANSWER_MAX, on_health, &t->health) != 0)
-        log_warn("probe", "cannot start a health check of %s", t->base);
-    /* The list changes rarely (a LoRA loaded): ask for it with every sixth check. One that was down has still to tell. */
-    if (t->wants_models && !t->models && (t->ask_again || t->rounds % MODELS_EVERY == 0) &&
-        start_fetch(t, "/v1/models", ANSWER_MAX, on_models, &t->models) != 0)
-        log_warn("probe", "cannot ask %s for its models", t->base);
-    t->rounds++;
-}
-
-static void on_timer(struct loop_timer *timer)
-{
-    struct target *t = container_of(timer, struct target, timer);
-    uint64_t interval = t->prober->o.interval_ns;
-
-    check(t);
-    /* The second check is shifted by up to a quarter of the interval: golden-ratio steps spread any set of slots. */
-    uint64_t shift = t->rounds == 1 ? (interval / 4) * ((t->slot * 2654435761u) >> 22) / 1024 : 0;
-    loop_timer_set(t->prober->o.loop, timer, loop_now(t->prober->o.loop) + interval - shift);
 }
 
 static int add(struct prober *p, const struct endpoint *e)
 {
-    struct buf base;
-
     if (e->slot >= p->n_slots) {
         uint32_t n = MAX(e->slot + 1, p->n_slots * 2);
         struct target **more = mem_resize(loop_mem(), p->by_slot, n, sizeof(struct target *));
@@ -207,23 +162,19 @@ static int add(struct prober *p, const struct endpoint *e)
     struct target *t = mem_zalloc(loop_mem(), sizeof(*t));
     if (!t)
         return WEIR_E_NOMEM;
-    buf_init(&base, loop_mem(), URL_MAX);
-    buf_put_str(&base, e->tls ? "https://" : "http://");
-    buf_put_slice(&base, e->authority);
-    t->base = base.err ? NULL : mem_strdup(loop_mem(), buf_slice(&base));
-    buf_fini(&base);
-    if (!t->base) {
-        mem_free(loop_mem(), t);
-        return WEIR_E_NOMEM;
-    }
     t->prober = p;
     t->slot = e->slot;
     t->generation = e->generation;
-    t->timer.on_timer = on_timer;
+    t->kind = e->engine_probed ? ENGINE_UNKNOWN : e->engine;
+    t->wants_models = e->models_probed || e->n_models == 0;
     list_init(&t->node);
+    int rc = start(t, e);
+    if (rc) {
+        mem_free(loop_mem(), t);
+        return rc;
+    }
     list_add(&p->targets, &t->node);
     p->by_slot[t->slot] = t;
-    loop_timer_set(p->o.loop, &t->timer, 0);
     return 0;
 }
 
@@ -238,6 +189,11 @@ uint32_t prober_unasked(const struct prober *p)
     return n;
 }
 
+static bool other(const struct target *t, const struct endpoint *e)
+{
+    return t->generation != e->generation || (!e->engine_probed && e->engine != t->kind);
+}
+
 int prober_sync(struct prober *p, const struct snapshot *s)
 {
     int rc = 0;
@@ -247,7 +203,7 @@ int prober_sync(struct prober *p, const struct snapshot *s)
     for (uint32_t i = 0; i < s->n_members; i++) {
         const struct endpoint *e = s->members[i].endpoint;
         struct target *t = e->slot < p->n_slots ? p->by_slot[e->slot] : NULL;
-        if (t && t->generation != e->generation) {
+        if (t && other(t, e)) {
             drop(t);
             t = NULL;
         }
@@ -259,6 +215,7 @@ int prober_sync(struct prober *p, const struct snapshot *s)
         }
         t->seen = true;
         t->wants_models = e->models_probed || e->n_models == 0;
+        engine_reader_want_models(t->reader, t->wants_models);
     }
     weir_list_foreach_safe (node, &p->targets) {
         struct target *t = container_of(node, struct target, node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file Active checks: one health request per endpoint and interval, and its model list where no source tells one.
- * Says what it saw; what follows from it (up, down, kept because it makes progress) is decided by fleet/health.h.
+ * @file Active checks: an engine reader (probe/engine.h) for each endpoint: its health, its model list where no source
+ * tells one, and its numbers where nobody reports them. Says what it saw; what follows from it (up, down, kept because it makes progress) is decided by fleet/health.h.
  * One loop, one thread.
  */
 #ifndef WEIR_PROBE_PROBE_H
@@ -27,8 +27,8 @@ struct probe_options {
     struct fetcher *fetcher;
     uint64_t interval_ns; /**< between the start of two checks of one endpoint */
     uint64_t timeout_ns;  /**< of one check */
-    struct slice
-        path; /**< absent: auto = /health, and /v1/models where that gives 404 or 405; copied */
+    uint64_t scrape_ns;   /**< between two scrapes of one endpoint's numbers; 0 = none are read */
+    struct slice path;    /**< absent: by the kind of engine; copied */
     void *ctx;
     /** One check ended. @param why words for a log line, never NULL. */
     void (*on_health)(
@@ -37,6 +37,12 @@ struct probe_options {
      * list. All borrowed. */
     void (*on_models)(
         void *ctx, uint32_t slot, uint32_t generation, const struct model_ref *models, uint32_t n);
+    /** Are numbers of this endpoint worth asking for? Asked before each scrape. */
+    bool (*wants_sample)(void *ctx, uint32_t slot, uint32_t generation);
+    /** Numbers were read: running, waiting, KV use, tokens/s. known is 0 when it told none. */
+    void (*on_sample)(void *ctx, uint32_t slot, uint32_t generation, const struct sample *sample);
+    /** Its kind was found out, where no source tells it. */
+    void (*on_kind)(void *ctx, uint32_t slot, uint32_t generation, enum engine_kind kind);
 };
 
 struct prober;

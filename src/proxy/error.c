@@ -19,6 +19,7 @@ static const char *const messages[REJECT_COUNT] = {
         "no model named, and there is no default: name one in the body or in X-Model-Id",
     [REJECT_INVALID_HEADER] = "this header's value cannot be read:",
     [REJECT_INVALID_REQUEST] = "this request cannot be read",
+    [REJECT_CONTEXT_TOO_LONG] = "prompt and output are longer than the context of any endpoint",
     [REJECT_EXCEEDS_FLEET_MEMORY] = "the request asks for more memory than any endpoint has",
     [REJECT_INVALID_API_KEY] = "missing or invalid API key",
     [REJECT_MODEL_NOT_ALLOWED] = "this key may not use the model",
@@ -117,7 +118,12 @@ void error_write(struct buf *out, const struct error_answer *e)
         buf_put_json(out, slice_str(e->param));
     else
         buf_put_str(out, "null");
-    buf_put_str(out, "}}");
+    buf_put_char(out, '}');
+    if (e->explain.n) {
+        buf_put_str(out, ",\"weir_explain\":");
+        buf_put_slice(out, e->explain);
+    }
+    buf_put_char(out, '}');
     if (out->err)
         return;
     /* The length in four digits, right-aligned over the spaces left for it. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file Filter model: the endpoint has the model (or LoRA) by name, in the version asked for, and does the task. */
+/** @file Filter model: the endpoint has the model (or LoRA) by name, in the version asked for, ready, and does the task.
+ */
 #include "sched/plugin.h"
 
-static bool has_model(const struct endpoint *e, const struct features *f)
+bool sched_has_model(const struct endpoint *e, const struct features *f)
 {
     for (uint32_t i = 0; i < e->n_models; i++) {
         const struct model_ref *m = &e->models[i];
-        if ((!f->model.p || slice_eq(m->id, f->model)) &&
+        if (!m->loading && (!f->model.p || slice_eq(m->id, f->model)) &&
             (!f->version.p || slice_eq(m->version, f->version)))
             return true;
     }
@@ -20,13 +21,13 @@ uint32_t sched_filter_model(const struct sched_view *v, uint32_t *fit, uint32_t 
     bool same = v->model.p && (!f->model.p || slice_eq(v->model, f->model));
     uint32_t kept = 0;
 
-    if (same && !f->version.p && f->task == 0)
+    if (same && !f->version.p && f->task == 0 && !v->any_loading)
         return n;
     for (uint32_t i = 0; i < n; i++) {
         const struct sched_candidate *c = &v->candidates[fit[i]];
         bool ok = c->endpoint->tasks == 0 || f->task == 0 || (c->endpoint->tasks & f->task);
-        if (ok && !(same && !f->version.p))
-            ok = has_model(c->endpoint, f);
+        if (ok && (v->any_loading || !same || f->version.p))
+            ok = sched_has_model(c->endpoint, f);
         fit[kept] = fit[i];
         kept += ok;
     }

@@ -74,7 +74,7 @@ int sched_state_members(struct sched_state *s, const struct sched_candidate *c, 
 
 int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32_t n)
 {
-    struct sched_scratch bigger = {.cap = n};
+    struct sched_scratch bigger = {.cap = n, .record = s->record};
 
     if (n <= s->cap)
         return 0;
@@ -156,14 +156,27 @@ static void add_costs(const struct sched_view *v,
         }
 }
 
+static bool has_filter(const struct policy *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->n_filters; i++)
+        if (strcmp(sched_filters[p->filters[i]].name, name) == 0)
+            return true;
+    return false;
+}
+
 /* Why nobody: more than any endpoint has at all, or simply nobody there. */
 static enum rejection reason(const struct sched_view *v)
 {
     bool all_too_small = v->n > 0;
+    bool all_too_short = v->n > 0 && has_filter(v->policy, "context");
 
-    for (uint32_t i = 0; i < v->n && all_too_small; i++)
-        all_too_small = sched_memory_never(v, i);
-    return all_too_small ? REJECT_EXCEEDS_FLEET_MEMORY : REJECT_NO_ENDPOINT;
+    for (uint32_t i = 0; i < v->n && (all_too_small || all_too_short); i++) {
+        all_too_small = all_too_small && sched_memory_never(v, i);
+        all_too_short = all_too_short && sched_context_never(v, i);
+    }
+    return all_too_short   ? REJECT_CONTEXT_TOO_LONG
+           : all_too_small ? REJECT_EXCEEDS_FLEET_MEMORY
+                           : REJECT_NO_ENDPOINT;
 }
 
 static void explain_start(const struct sched_view *v, struct explain_row *why)

@@ -40,6 +40,7 @@ struct sched_view {
     struct sched_memo
         *memo; /**< beside the rows, zeroed when policy or candidates change; may be NULL */
     uint64_t shortest_context; /**< no candidate's context is below this; 0 = not known */
+    bool any_loading; /**< some candidate's engine says that its model is still being loaded */
     /* filled by sched_pick() */
     struct sched_need need;
     uint16_t all_flags, any_flags; /**< what all rows, and what some have */
@@ -117,12 +118,15 @@ int sched_state_members(struct sched_state *s,
                         const struct sched_candidate *c,
                         uint32_t n) MUST_CHECK;
 
+struct sched_record;
+
 /** Work space of one pick, one per thread; about 70 bytes a row. Zeroed = empty. */
 struct sched_scratch {
     struct sched_row *rows;
     uint32_t *fit;
     struct sched_cost *costs;
     uint32_t cap;
+    struct sched_record *record; /**< borrowed: the pool's picks are captured there; NULL = not */
 };
 /** Room for at least n rows. On failure what was there stays. */
 int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32_t n) MUST_CHECK;

@@ -23,6 +23,7 @@ struct sched_pool {
     struct slice model; /* borrowed with the candidates; absent: any */
     uint64_t shortest;  /* smallest context of a member; unknown ones count as endless */
     uint64_t longest;   /* largest context of a member; UINT64_MAX when one is unknown */
+    bool any_loading;   /* some member's engine is still loading a model */
     struct heap queue;  /* best waiter on top */
     struct heap risers; /* the same waiters but those of the highest class, by rise_ns */
     uint64_t arrivals;
@@ -155,6 +156,7 @@ static uint32_t collect(const struct snapshot *s,
 
 static void contexts(struct sched_pool *p)
 {
+    p->any_loading = false;
     p->shortest = UINT64_MAX;
     p->longest = 0;
     for (uint32_t i = 0; i < p->n; i++) {
@@ -162,6 +164,9 @@ static void contexts(struct sched_pool *p)
         uint64_t context = m && m->max_model_len ? m->max_model_len : UINT64_MAX;
         p->shortest = MIN(p->shortest, context);
         p->longest = MAX(p->longest, context);
+        /* Of a pool of any model the filter looks at every model. */
+        for (uint32_t k = 0; k < p->candidates[i].endpoint->n_models; k++)
+            p->any_loading = p->any_loading || p->candidates[i].endpoint->models[k].loading;
     }
 }
 
@@ -240,6 +245,7 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
         .model = p->model,
         .memo = p->memo,
         .shortest_context = p->shortest,
+        .any_loading = p->any_loading,
     };
 }
 
@@ -249,6 +255,27 @@ fill_rows(const struct sched_pool *p, uint64_t now_ns, uint64_t seed, struct sch
     BUG_ON(p->n > scratch->cap);
     if (sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows) & SCHED_YOUNG)
         sched_rows_ramp(p->policy, p->candidates, p->n, now_ns, seed, scratch->rows);
+}
+
+/* One pick, captured when somebody wants to know. @param why NULL, or room for an explanation. */
+static void pick(struct sched_pool *p,
+                 struct sched_view *v,
+                 const struct sched_exclude *exclude,
+                 uint64_t seed,
+                 struct sched_scratch *scratch,
+                 struct decision *d,
+                 struct explain_row *why)
+{
+    struct sched_record *record = scratch->record;
+
+    if (record) {
+        sched_record_before(record, v, exclude, p->state, seed);
+        if (!why && v->n <= record->cap)
+            why = record->why;
+    }
+    sched_pick(v, exclude, p->state, seed, scratch, d, why);
+    if (record)
+        sched_record_after(record, v, d, why && why == record->why);
 }
 
 /* Pick and reserve from rows already filled. A place lost to another thread is seen and another pick made. */
@@ -265,7 +292,7 @@ static int pick_and_reserve(struct sched_pool *p,
     struct sched_view v = view(p, f, scratch);
 
     for (uint32_t attempt = 0; attempt < RESERVE_ATTEMPTS; attempt++) {
-        sched_pick(&v, exclude, p->state, seed, scratch, d, NULL);
+        pick(p, &v, exclude, seed, scratch, d, NULL);
         if (d->row == DECISION_NOBODY)
             return d->rejection == REJECT_NONE ? WEIR_E_AGAIN : WEIR_E_NOTFOUND;
         const struct sched_candidate *c = &p->candidates[d->row];
@@ -281,6 +308,8 @@ static int pick_and_reserve(struct sched_pool *p,
         row->ramp = ramp;
     }
     d->row = DECISION_NOBODY;
+    if (scratch->record)
+        scratch->record->captured = false; /* none of these picks came true */
     return WEIR_E_AGAIN;
 }
 
@@ -319,7 +348,7 @@ struct hopeless {
 /* Beyond the longest context the context filter prefers nobody: there a larger need may find more endpoints. */
 static bool within_context(const struct sched_pool *p, const struct features *f)
 {
-    return f->prompt_tokens <= p->longest && f->output_tokens <= p->longest - f->prompt_tokens;
+    return sched_context_of(f).likely <= p->longest;
 }
 
 static bool
@@ -328,7 +357,8 @@ hopeless_too(const struct sched_pool *p, const struct hopeless *h, const struct 
     if (!h->f)
         return false;
     struct sched_need need = sched_need_of(f);
-    return within_context(p, f) &&
+    return within_context(p, f) && sched_context_of(f).likely >= sched_context_of(h->f).likely &&
+           sched_context_of(f).least >= sched_context_of(h->f).least &&
            f->prompt_tokens + f->output_tokens >= h->f->prompt_tokens + h->f->output_tokens &&
            need.explicit_bytes == h->need.explicit_bytes && need.bytes >= h->need.bytes &&
            need.tokens >= h->need.tokens && need.kv_bytes_per_token == h->need.kv_bytes_per_token &&
@@ -484,6 +514,6 @@ void sched_pool_explain(struct sched_pool *p,
 
     fill_rows(p, now_ns, seed, scratch);
     struct sched_mark mark = sched_state_save(p->state);
-    sched_pick(&v, NULL, p->state, seed, scratch, d, why);
+    pick(p, &v, NULL, seed, scratch, d, why);
     sched_state_restore(p->state, mark);
 }

@@ -66,12 +66,13 @@ void sched_sample_read(struct cell *c, struct sample *out)
 
 static const struct model_ref *model_of(const struct endpoint *e, struct slice model)
 {
-    if (!model.p)
-        return NULL;
-    for (uint32_t i = 0; i < e->n_models; i++)
-        if (slice_eq(e->models[i].id, model))
-            return &e->models[i];
-    return NULL;
+    const struct model_ref *found = NULL;
+
+    /* Of several versions one that is ready. */
+    for (uint32_t i = 0; model.p && i < e->n_models && (!found || found->loading); i++)
+        if (slice_eq(e->models[i].id, model) && !(found && e->models[i].loading))
+            found = &e->models[i];
+    return found;
 }
 
 static bool preallocates(enum engine_kind k)
@@ -281,6 +282,21 @@ void sched_rows_ramp(const struct policy *p,
         if (held && r->load < UINT32_MAX)
             r->load++;
     }
+}
+
+struct sched_context sched_context_of(const struct features *f)
+{
+    enum { BYTES_PER_TOKEN_MOST = 16 };
+    uint64_t prompts = f->n_prompts ? f->n_prompts : 1;
+    uint64_t bytes = f->prompt_bytes / prompts;
+    struct sched_context c = {.likely = f->prompt_tokens / prompts};
+
+    if (f->task == 0 || (f->task & (TASK_CHAT | TASK_COMPLETION)))
+        c.least = bytes / BYTES_PER_TOKEN_MOST + (bytes % BYTES_PER_TOKEN_MOST != 0);
+    c.likely = c.likely > UINT64_MAX - f->output_tokens ? UINT64_MAX : c.likely + f->output_tokens;
+    c.least = c.least > UINT64_MAX - f->output_tokens ? UINT64_MAX : c.least + f->output_tokens;
+    c.least = MIN(c.least, c.likely);
+    return c;
 }
 
 struct sched_need sched_need_of(const struct features *f)

@@ -111,6 +111,17 @@ void sched_rows_ramp(const struct policy *p,
                      uint64_t seed,
                      struct sched_row *rows);
 
+/**
+ * Tokens of context that a request needs: of one prompt, the average one of a batch, and its answer. Our count of the
+ * prompt is an estimate (4 bytes a token). What it needs at least counts 16 bytes a token, which no text of a natural or
+ * programming language reaches on average with the tokenizers in use: what is too long by that is too long for sure.
+ * Where the engine cuts prompts instead of refusing them (embeddings, reranking) only the limit on the answer counts.
+ */
+struct sched_context {
+    uint64_t likely, least;
+};
+struct sched_context sched_context_of(const struct features *f);
+
 /** What a request needs of memory, in both currencies; 0 = not known, so everything fits. */
 struct sched_need {
     uint64_t bytes;  /**< X-Required-Memory, else tokens x the model's KV bytes per token */

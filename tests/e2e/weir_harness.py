@@ -632,6 +632,8 @@ class FakeUpstream:
         self.thread = threading.Thread(target=self._accept, daemon=True)
         self.thread.start()
 
+    probe_posts = ()                    # POSTs that are Weir's questions too
+
     def _accept(self):
         while True:
             try:
@@ -654,7 +656,7 @@ class FakeUpstream:
                 conn.sock.settimeout(PATIENCE)
                 if request is None:
                     return
-                if request.method == "GET" and self._probe(conn, request):
+                if (request.method == "GET" or request.path in self.probe_posts) and self._probe(conn, request):
                     continue
                 with self.cond:
                     self.requests.append(request)
@@ -678,7 +680,7 @@ class FakeUpstream:
     def _probe(self, conn, request):
         path = request.path.split("?")[0]
         if path not in ("/health", "/healthz", "/v1/models", "/metrics", "/", "/ping", "/version", "/get_model_info",
-                        "/v2/health/ready", "/load"):
+                        "/v2/health/ready", "/load", "/v2", "/info", "/api/version", "/api/tags", "/slots"):
             return False
         with self.lock:
             self.probes.append(request)

@@ -293,6 +293,36 @@ on_models(void *ctx, uint32_t slot, uint32_t generation, const struct model_ref 
         schedule_build(c, m->endpoint->source);
 }
 
+static bool wants_sample(void *ctx, uint32_t slot, uint32_t generation)
+{
+    const struct control *c = ctx;
+
+    return fleet_wants_scrape(c->fleet, slot, generation, loop_now(c->loop));
+}
+
+/* An engine that tells nothing, or nothing any more, is routed by our own count: stale never means unhealthy. */
+static void on_scraped(void *ctx, uint32_t slot, uint32_t generation, const struct sample *sample)
+{
+    struct control *c = ctx;
+    struct sample s = *sample;
+
+    s.fresh_for_ns = 3 * c->conf->health.scrape_ns;
+    if (s.known == 0 || fleet_scraped(c->fleet, slot, generation, &s, loop_now(c->loop)) != 0)
+        return;
+    const struct member *m = find_member(c, slot, generation);
+    if (m && c->proxy)
+        proxy_offer(c->proxy, m->cell);
+}
+
+static void on_kind(void *ctx, uint32_t slot, uint32_t generation, enum engine_kind kind)
+{
+    struct control *c = ctx;
+    const struct member *m = find_member(c, slot, generation);
+
+    if (m && fleet_set_engine(c->fleet, slot, generation, kind) == 0)
+        schedule_build(c, m->endpoint->source);
+}
+
 uint32_t control_current_requests(void *ctx, struct slice host, uint16_t port)
 {
     const struct control *c = ctx;
@@ -360,6 +390,10 @@ int control_start(struct control *c)
                               .timeout_ns = c->conf->health.timeout_ns,
                               .path = c->conf->health.path,
                               .ctx = c,
+                              .scrape_ns = c->conf->health.scrape_ns,
+                              .wants_sample = wants_sample,
+                              .on_sample = on_scraped,
+                              .on_kind = on_kind,
                               .on_health = on_health,
                               .on_models = on_models};
 

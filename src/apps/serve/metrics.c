@@ -259,6 +259,21 @@ static void put_endpoints(const struct metrics_input *in, struct buf *out)
     }
 }
 
+static void put_stale(const struct metrics_input *in, struct buf *out)
+{
+    const struct snapshot *s = in->snapshot;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->n_members; i++) {
+        struct sample sample;
+        sched_sample_read(s->members[i].cell, &sample);
+        n += s->members[i].endpoint->enabled && !sample_fresh(&sample, in->now_ns);
+    }
+    gauge(out, "weir_stale_endpoints",
+          "Endpoints without fresh numbers, reported or scraped: routed by our own counts alone.");
+    wire_prom_sample(out, "weir_stale_endpoints", NULL, 0, n);
+}
+
 static void put_panic(const struct metrics_input *in, struct buf *out)
 {
     const struct snapshot *s = in->snapshot;
@@ -323,6 +338,7 @@ void metrics_render(const struct metrics_input *in, struct buf *out)
     put_times(in->stats, out);
     put_pools(in->stats, out);
     put_endpoints(in, out);
+    put_stale(in, out);
     put_panic(in, out);
     put_sources(in, out);
     counter(out, "weir_config_reloads_total", "Attempts to load a changed configuration.");

@@ -519,9 +519,59 @@ static void versions_tasks_and_context(void **state)
     r.f.output_tokens = 101;
     for (int i = 0; i < 4; i++)
         assert_int_equal(rig_once(&r), 1);
-    /* Too long for all by our estimate: the engine has the last word. */
-    r.f.output_tokens = 5000;
+    /* Too long for all by our estimate: the longest, and the engine has the last word. */
+    r.f.prompt_bytes = 3600;
+    r.f.output_tokens = 1500;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(rig_once(&r), 1);
+    /* 3600 bytes are at least 225 tokens: that is the last answer which may fit, and one more cannot. */
+    r.f.output_tokens = 1775;
+    assert_int_equal(rig_once(&r), 1);
+    r.f.output_tokens = 1776;
+    assert_int_equal(rig_admit(&r, &res), WEIR_E_NOTFOUND);
+    assert_int_equal(r.d.rejection, REJECT_CONTEXT_TOO_LONG);
+    /* A batch of four prompts: each has a context of its own. */
+    r.f.n_prompts = 4;
+    assert_int_equal(rig_once(&r), 1);
+    r.f.output_tokens =
+        775; /* 225 tokens each and 775 by the estimate: fits the shorter one, too */
     assert_in_range(rig_once(&r), 0, 1);
+    /* Where the engine cuts prompts, only the answer counts. */
+    r.f.n_prompts = 0;
+    r.f.task = TASK_EMBEDDING;
+    r.f.prompt_bytes = 1 << 20;
+    r.f.prompt_tokens = 1 << 18;
+    r.f.output_tokens = 0;
+    assert_int_equal(rig_once(&r), 1);
+    rig_close(&r);
+}
+
+static void a_model_that_is_loading_is_not_offered(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct rig_host h;
+    struct reservation res = {0};
+
+    rig_open(&r, "chain");
+    rig_host(&h, 0, "");
+    h.model.loading = true;
+    rig_put(&r, &h);
+    rig_add(&r, 1, "");
+    rig_refresh(&r);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(rig_once(&r), 1);
+    rig_host(&h, 1, "");
+    h.model.loading = true;
+    rig_put(&r, &h);
+    rig_refresh(&r);
+    assert_int_equal(rig_admit(&r, &res), WEIR_E_NOTFOUND);
+    assert_int_equal(r.d.rejection, REJECT_NO_ENDPOINT);
+    rig_host(&h, 0, "");
+    rig_put(&r, &h);
+    rig_refresh(&r);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(rig_once(&r), 0);
     rig_close(&r);
 }
 
@@ -688,6 +738,7 @@ int main(void)
         cmocka_unit_test(filters_say_who_is_usable),
         cmocka_unit_test(when_all_look_down_those_once_up_are_tried),
         cmocka_unit_test(versions_tasks_and_context),
+        cmocka_unit_test(a_model_that_is_loading_is_not_offered),
         cmocka_unit_test(a_report_is_used_by_the_next_pick_until_it_is_stale),
         cmocka_unit_test(explain_names_the_rule_and_takes_no_turn),
         cmocka_unit_test(tried_endpoints_are_left_out),

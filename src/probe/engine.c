@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Four questions, each with at most one request under way: is it healthy, what does it serve, how busy is it, and, while
+ * its kind is not sure, is it one of those. A reader that has to find out starts with the generic adapter; the answers
+ * to its first questions are the first signs, and only when they tell nothing are others asked for, one after the other.
+ * The callback may free the reader, so nothing is touched after emit().
+ */
+#include "probe/engine.h"
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/bug.h"
+#include "base/num.h"
+#include "loop/alloc.h"
+#include "loop/log.h"
+#include "probe/adapters_codec.h"
+
+enum {
+    ANSWER_MAX = 8 << 20,
+    HEALTH_ANSWER_MAX = 1 << 20,
+    URL_MAX = 2048,
+    WHY_MAX = 96,
+    MODELS_MEMORY = 1 << 20,
+    MODELS_EVERY = 6, /* health checks: the list changes rarely (a LoRA loaded) */
+    QUIET_AFTER = 3,  /* scrapes without any series, then ... */
+    QUIET_EVERY = 30, /* ... only one of so many intervals is used */
+};
+
+struct engine_reader {
+    struct engine_options o;
+    char *base, *health_path, *metrics_url;
+    const struct engine_adapter *adapter;
+    struct loop_timer health_timer, scrape_timer;
+    struct fetch *health, *models, *numbers, *sign;
+
+    /* finding out */
+    bool detected;
+    bool looked_models, looked_metrics; /* their first answers came, or did not */
+    uint32_t sign_at;                   /* adapter whose sign is looked for next */
+    bool held; /* a model list that failed is not told yet: another kind may have one */
+
+    /* health */
+    unsigned health_step; /* which of the adapter's paths */
+    uint32_t rounds;
+    bool reachable, ever_ready;
+    enum engine_state state;
+    char why[WHY_MAX];
+
+    /* models */
+    bool want_models, more_models;
+    bool ask_again; /* it could not be asked for its models: with the next check, not the sixth */
+    struct arena arena, arena_next;
+    struct engine_models list, next;
+    bool models_known;
+
+    /* numbers */
+    bool use_slots;
+    uint32_t quiet, skipped;
+    struct engine_metrics last;
+    bool has_last;
+    uint64_t last_ns;
+    struct sample sample;
+    double ratio;
+};
+
+static void ask_models(struct engine_reader *r, const char *path, const char *post);
+static void look(struct engine_reader *r, uint32_t *news);
+
+/* --- telling --- */
+
+static void emit(struct engine_reader *r, uint32_t news)
+{
+    struct engine_reading out = {
+        .news = news,
+        .reachable = r->reachable,
+        .detected = r->detected,
+        .models_known = r->models_known,
+        .state = r->state,
+        .kind = r->detected || r->adapter != &engine_generic ? r->adapter->kind : ENGINE_UNKNOWN,
+        .models = r->list.list,
+        .n_models = r->list.n,
+        .sample = r->sample,
+        .prefix_hit_ratio = r->ratio,
+        .why = r->why,
+    };
+
+    if (r->state == ENGINE_STATE_LOADING) {
+        out.sample.state = REPORTED_LOADING;
+        out.sample.known |= 1U << SAMPLE_STATE;
+    }
+    if (news)
+        r->o.on_reading(r->o.ctx, &out);
+}
+
+/* --- asking --- */
+
+static int ask(struct engine_reader *r,
+               const char *base,
+               const char *path,
+               const char *post,
+               size_t answer_max,
+               fetch_done_fn done,
+               struct fetch **out)
+{
+    struct buf url;
+
+    buf_init(&url, loop_mem(), URL_MAX);
+    buf_put_str(&url, base);
+    buf_put_str(&url, path);
+    buf_put_char(&url, '\0');
+    int rc = url.err;
+    if (rc == 0) {
+        struct fetch_options o = {.method = post ? "POST" : "GET",
+                                  .url = buf_slice(&url).p,
+                                  .body = slice_str(post),
+                                  .content_type = post ? "application/json" : NULL,
+                                  .timeout_ns = r->o.timeout_ns,
+                                  .body_max = answer_max,
+                                  .done = done,
+                                  .ctx = r};
+        rc = fetch_start(r->o.fetcher, &o, out);
+    }
+    buf_fini(&url);
+    if (rc)
+        log_warn("probe", "cannot ask %s%s: %s", base, path, err_text(rc));
+    return rc;
+}
+
+static void cancel(struct fetch **f)
+{
+    if (*f)
+        fetch_cancel(*f);
+    *f = NULL;
+}
+
+/* --- which kind --- */
+
+static bool is_auto(const struct engine_reader *r)
+{
+    return r->o.kind == ENGINE_UNKNOWN;
+}
+
+static void forget_numbers(struct engine_reader *r)
+{
+    r->has_last = false;
+    r->sample = (struct sample){0};
+    r->ratio = -1;
+}
+
+static void adopt(struct engine_reader *r, const struct engine_adapter *a, uint32_t *news)
+{
+    bool same = r->adapter == a;
+
+    cancel(&r->sign);
+    r->detected = true;
+    if (same) {
+        *news |= r->held ? ENGINE_NEWS_MODELS : 0;
+        r->held = false;
+    } else {
+        log_info("probe", "%s is %s", r->base, a->name);
+        bool other_list = strcmp(r->adapter->models_path, a->models_path) != 0;
+        r->adapter = a;
+        r->health_step = 0;
+        r->use_slots = false;
+        r->quiet = r->skipped = 0;
+        forget_numbers(r);
+        if (other_list && r->want_models) {
+            cancel(&r->models);
+            ask_models(r, a->models_path, a->models_post);
+        }
+        if (!r->models) {
+            *news |= r->held ? ENGINE_NEWS_MODELS : 0;
+            r->held = false;
+        }
+    }
+    /* What its own health path says may differ; and a last path of the generic one waits for this. */
+    if (!r->o.health_path && (!same || r->state == ENGINE_STATE_UNKNOWN)) {
+        cancel(&r->health);
+        loop_timer_set(r->o.loop, &r->health_timer, 0);
+    }
+}
+
+static void on_sign(void *ctx, const struct fetch_result *f)
+{
+    struct engine_reader *r = ctx;
+    const struct engine_adapter *a = engine_adapters[r->sign_at++];
+    uint32_t news = 0;
+
+    r->sign = NULL;
+    if (!f->error && f->status == 200 && a->is_it(f->body))
+        adopt(r, a, &news);
+    else
+        look(r, &news);
+    emit(r, news);
+}
+
+/* Go on finding out, once the first answers told nothing. */
+static void look(struct engine_reader *r, uint32_t *news)
+{
+    bool answered =
+        (r->looked_models || !r->want_models) && (r->looked_metrics || !r->o.interval_ns);
+
+    if (r->detected || r->sign || !r->reachable || !answered)
+        return;
+    while (r->sign_at < engine_n_adapters && !engine_adapters[r->sign_at]->is_it)
+        r->sign_at++;
+    if (r->sign_at == engine_n_adapters)
+        adopt(r, &engine_generic, news);
+    else if (ask(r, r->base, engine_adapters[r->sign_at]->sign_path, NULL, HEALTH_ANSWER_MAX,
+                 on_sign, &r->sign) != 0)
+        r->sign = NULL;
+}
+
+static void look_again(struct engine_reader *r)
+{
+    cancel(&r->sign);
+    r->detected = false;
+    r->looked_models = r->looked_metrics = false;
+    r->sign_at = 0;
+    r->quiet = r->skipped = 0;
+    r->use_slots = false;
+}
+
+/* --- what it serves --- */
+
+static void take_list(struct engine_reader *r)
+{
+    arena_fini(&r->arena);
+    r->arena = r->arena_next;
+    r->list = r->next;
+    arena_init(&r->arena_next, loop_mem(), MODELS_MEMORY);
+    r->next = (struct engine_models){0};
+    r->models_known = true;
+}
+
+/* A second list of the same engine: what the first did not have. */
+static int add_list(struct engine_reader *r, const struct engine_models *more)
+{
+    for (uint32_t i = 0; i < more->n && r->next.n < ENDPOINT_MODELS_MAX; i++) {
+        bool known = false;
+        for (uint32_t k = 0; k < r->next.n && !known; k++)
+            known = slice_eq(r->next.list[k].id, more->list[i].id);
+        if (known)
+            continue;
+        struct model_ref *out = &r->next.list[r->next.n];
+        *out = more->list[i];
+        if (arena_slice(&r->arena_next, more->list[i].id, &out->id) ||
+            arena_slice(&r->arena_next, more->list[i].version, &out->version) ||
+            arena_slice(&r->arena_next, more->list[i].lora_base, &out->lora_base))
+            return WEIR_E_NOMEM;
+        r->next.n++;
+    }
+    return 0;
+}
+
+static int read_more(struct engine_reader *r, struct slice body)
+{
+    struct arena a;
+    struct engine_models more;
+
+    arena_init(&a, loop_mem(), MODELS_MEMORY);
+    int rc = engine_models_list(body, &a, &more);
+    if (rc == 0)
+        rc = add_list(r, &more);
+    arena_fini(&a);
+    return rc;
+}
+
+static int read_models(struct engine_reader *r, struct slice body)
+{
+    arena_fini(&r->arena_next);
+    arena_init(&r->arena_next, loop_mem(), MODELS_MEMORY);
+    int rc = r->adapter->models(body, &r->arena_next, &r->next);
+
+    if (rc && r->adapter->models == engine_models_info) /* a proxy in front may show OpenAI's */
+        rc = engine_models_list(body, &r->arena_next, &r->next);
+    if (rc == 0 && r->next.left_out)
+        log_warn("probe", "%s lists %u models too many, or without a usable name", r->base,
+                 r->next.left_out);
+    return rc;
+}
+
+static void on_models(void *ctx, const struct fetch_result *f)
+{
+    struct engine_reader *r = ctx;
+    bool more = r->more_models;
+    uint32_t news = ENGINE_NEWS_MODELS;
+    int rc = f->error ? f->error : f->status != 200 ? WEIR_E_NOTFOUND : 0;
+
+    r->models = NULL;
+    r->looked_models = true;
+    r->more_models = false;
+    r->ask_again = f->error || f->status >= 500;
+    if (rc == 0) {
+        rc = more ? read_more(r, f->body) : read_models(r, f->body);
+        if (rc)
+            log_warn("probe", "%s gives no model list that can be read: %s", r->base, err_text(rc));
+    }
+    if (rc == 0 && !more && r->adapter->more_models_path) {
+        r->more_models = true;
+        ask_models(r, r->adapter->more_models_path, NULL);
+        if (r->models)
+            return;
+        r->more_models = false;
+    }
+    if (rc == 0 || more) /* the second list may be missing, what the first said counts */
+        take_list(r);
+    const struct engine_adapter *by_owner =
+        rc == 0 && is_auto(r) ? engine_adapter_owner(r->list.owner) : NULL;
+    if (by_owner && by_owner != r->adapter)
+        adopt(r, by_owner, &news);
+    else if (by_owner)
+        r->detected = true;
+    look(r, &news);
+    /* No list of this kind, but its kind is not known yet: the next question decides. */
+    if (rc && !more && !f->error && !r->detected) {
+        r->held = true;
+        news &= ~(uint32_t)ENGINE_NEWS_MODELS;
+    } else if (rc && !more) {
+        r->list.n = 0;
+        r->models_known = false;
+    }
+    emit(r, news);
+}
+
+static void ask_models(struct engine_reader *r, const char *path, const char *post)
+{
+    if (!r->models && ask(r, r->base, path, post, ANSWER_MAX, on_models, &r->models) != 0)
+        r->models = NULL;
+}
+
+/* --- how busy it is --- */
+
+static bool read_numbers(struct engine_reader *r, struct slice body, uint32_t *news)
+{
+    struct engine_metrics now;
+
+    if (r->use_slots) {
+        if (!r->adapter->slots || !r->adapter->slots(body, &now))
+            return false;
+    } else {
+        const struct engine_adapter *found = r->detected ? NULL : engine_adapter_series(body);
+        if (found)
+            adopt(r, found, news);
+        if (!r->adapter->metrics)
+            return false;
+        engine_metrics_read(body, r->adapter->metrics, &now);
+    }
+    if (now.known == 0)
+        return false;
+    uint64_t at = loop_clock();
+    engine_metrics_sample(&now, r->has_last ? &r->last : NULL, at - r->last_ns, &r->sample,
+                          &r->ratio);
+    r->last = now;
+    r->last_ns = at;
+    r->has_last = true;
+    return true;
+}
+
+static void on_numbers(void *ctx, const struct fetch_result *f)
+{
+    struct engine_reader *r = ctx;
+    uint32_t news = ENGINE_NEWS_SAMPLE;
+    bool missing = !f->error && (f->status == 404 || f->status == 405 || f->status == 501);
+
+    r->numbers = NULL;
+    r->looked_metrics = true;
+    if (!f->error && f->status == 200 && read_numbers(r, f->body, &news)) {
+        r->quiet = 0;
+    } else {
+        forget_numbers(r);
+        if (missing && !r->use_slots && r->adapter->slots_path)
+            r->use_slots = true;
+        else if (!f->error && r->quiet < QUIET_AFTER)
+            r->quiet++;
+    }
+    look(r, &news);
+    emit(r, news);
+}
+
+/* @return the metrics URL's base where it differs from the API's: the same host, a port further up; NULL: no memory. */
+static int shifted_base(const struct engine_reader *r, struct buf *out)
+{
+    struct slice base = slice_str(r->base);
+    size_t colon = base.n;
+    uint64_t port;
+
+    while (colon > 0 && base.p[colon - 1] != ':')
+        colon--;
+    if (colon == 0 || num_u64(slice_from(base, colon), &port) != 0)
+        return buf_put_slice(out, base);
+    buf_put_slice(out, slice_of(base.p, colon));
+    return buf_put_u64(out, port + r->adapter->metrics_port_shift);
+}
+
+static void scrape(struct engine_reader *r)
+{
+    const struct engine_adapter *a = r->adapter;
+    struct buf base;
+
+    if (r->numbers)
+        return;
+    if (!a->metrics && !r->o.metrics_url) {
+        r->looked_metrics = true;
+        return;
+    }
+    if (r->o.metrics_url && !r->use_slots) {
+        if (ask(r, r->metrics_url, "", NULL, ANSWER_MAX, on_numbers, &r->numbers) != 0)
+            r->numbers = NULL;
+        return;
+    }
+    buf_init(&base, loop_mem(), URL_MAX);
+    if (shifted_base(r, &base) == 0)
+        buf_put_char(&base, '\0');
+    const char *from = r->use_slots ? r->base : base.err ? NULL : buf_slice(&base).p;
+    if (!from || ask(r, from, r->use_slots ? a->slots_path : a->metrics_path, NULL, ANSWER_MAX,
+                     on_numbers, &r->numbers) != 0)
+        r->numbers = NULL;
+    buf_fini(&base);
+}
+
+static void on_scrape(struct loop_timer *t)
+{
+    struct engine_reader *r = container_of(t, struct engine_reader, scrape_timer);
+    uint32_t news = 0;
+
+    loop_timer_set(r->o.loop, t, loop_now(r->o.loop) + r->o.interval_ns);
+    if (r->o.wants_sample && !r->o.wants_sample(r->o.ctx)) {
+        r->has_last = false;
+        r->looked_metrics = true;
+        look(r, &news);
+        emit(r, news);
+        return;
+    }
+    /* It has no numbers to tell: look seldom whether that changed. */
+    if (r->quiet == QUIET_AFTER && ++r->skipped % QUIET_EVERY != 0)
+        return;
+    scrape(r);
+}
+
+/* --- is it healthy --- */
+
+static const char *health_path(const struct engine_reader *r)
+{
+    return r->health_path ? r->health_path : r->adapter->health_paths[r->health_step];
+}
+
+static enum engine_state judge(const struct engine_reader *r, const struct fetch_result *f)
+{
+    const struct engine_adapter *a = r->adapter;
+    bool last = !r->health_path && !a->health_paths[r->health_step + 1];
+
+    if (f->status >= 200 && f->status < 300)
+        return ENGINE_STATE_READY;
+    if (engine_fault_by(a->faults, f->status, f->body) == ENGINE_FAULT_LOADING ||
+        (a->loading_status && f->status == a->loading_status))
+        return ENGINE_STATE_LOADING;
+    if (a->silent_503 && f->status == 503 && !r->ever_ready)
+        return ENGINE_STATE_LOADING;
+    if (last && a->any_answer && r->health_step > 0 && f->status < 500)
+        return ENGINE_STATE_READY;
+    return ENGINE_STATE_DEAD;
+}
+
+static void ask_health(struct engine_reader *r);
+
+static void on_health(void *ctx, const struct fetch_result *f)
+{
+    struct engine_reader *r = ctx;
+    bool was_reachable = r->reachable;
+    uint32_t news = ENGINE_NEWS_HEALTH;
+
+    r->health = NULL;
+    if (!f->error && (f->status == 404 || f->status == 405) && !r->health_path &&
+        r->adapter->health_paths[r->health_step + 1]) {
+        r->health_step++;
+        r->reachable = true;
+        ask_health(r);
+        return;
+    }
+    enum engine_state before = r->state;
+    r->reachable = !f->error;
+    r->state = f->error ? ENGINE_STATE_DEAD : judge(r, f);
+    if (f->error)
+        snprintf(r->why, sizeof(r->why), "%s", f->message);
+    else
+        snprintf(r->why, sizeof(r->why), "status %u", f->status);
+    if (r->state == ENGINE_STATE_READY)
+        r->ever_ready = true;
+    if (!r->reachable) {
+        r->ever_ready = false;
+        r->has_last = false;
+    }
+    bool returned = r->reachable && !was_reachable && before != ENGINE_STATE_UNKNOWN;
+    bool woke = r->state == ENGINE_STATE_READY && before != ENGINE_STATE_READY &&
+                before != ENGINE_STATE_UNKNOWN;
+    /* While it loads an engine may refuse every path, and so look like none that we know. */
+    if (is_auto(r) && (returned || (woke && r->adapter == &engine_generic)))
+        look_again(r);
+    if (woke)
+        r->quiet = r->skipped = 0;
+    if (r->want_models && r->state == ENGINE_STATE_READY && before != ENGINE_STATE_READY &&
+        (before != ENGINE_STATE_UNKNOWN || returned))
+        ask_models(r, r->adapter->models_path, r->adapter->models_post);
+    look(r, &news);
+    /* That anything at all answers at "/" means little while it may be an engine with a health path of its own. */
+    if (!r->detected && r->adapter->any_answer && r->health_step > 1 && !r->health_path) {
+        r->state = ENGINE_STATE_UNKNOWN;
+        news &= ~(uint32_t)ENGINE_NEWS_HEALTH;
+    }
+    emit(r, news);
+}
+
+static void ask_health(struct engine_reader *r)
+{
+    if (!r->health &&
+        ask(r, r->base, health_path(r), NULL, HEALTH_ANSWER_MAX, on_health, &r->health) != 0)
+        r->health = NULL;
+}
+
+static void on_check(struct loop_timer *t)
+{
+    struct engine_reader *r = container_of(t, struct engine_reader, health_timer);
+    uint64_t every = MAX(r->o.health_ns, r->health_path ? 0 : r->adapter->health_least_ns);
+
+    ask_health(r);
+    if (r->want_models && (r->ask_again || r->rounds % MODELS_EVERY == 0))
+        ask_models(r, r->adapter->models_path, r->adapter->models_post);
+    r->rounds++;
+    loop_timer_set(r->o.loop, t,
+                   loop_now(r->o.loop) + every - (r->rounds == 1 ? MIN(r->o.shift_ns, every) : 0));
+}
+
+/* --- life --- */
+
+int engine_reader_new(const struct engine_options *o, struct engine_reader **out)
+{
+    struct engine_reader *r = mem_zalloc(loop_mem(), sizeof(*r));
+
+    if (!r)
+        return WEIR_E_NOMEM;
+    r->o = *o;
+    if (r->o.health_ns == 0)
+        r->o.health_ns = o->interval_ns ? o->interval_ns : 5 * NS_PER_S;
+    arena_init(&r->arena, loop_mem(), MODELS_MEMORY);
+    arena_init(&r->arena_next, loop_mem(), MODELS_MEMORY);
+    r->base = mem_strdup(loop_mem(), slice_str(o->base_url));
+    if (o->health_path)
+        r->health_path = mem_strdup(loop_mem(), slice_str(o->health_path));
+    if (o->metrics_url)
+        r->metrics_url = mem_strdup(loop_mem(), slice_str(o->metrics_url));
+    if (!r->base || (o->health_path && !r->health_path) || (o->metrics_url && !r->metrics_url)) {
+        engine_reader_free(r);
+        return WEIR_E_NOMEM;
+    }
+    r->adapter = engine_adapter_of(o->kind);
+    r->detected = !is_auto(r);
+    r->want_models = !o->no_models;
+    r->ratio = -1;
+    snprintf(r->why, sizeof(r->why), "not asked yet");
+    r->health_timer.on_timer = on_check;
+    r->scrape_timer.on_timer = on_scrape;
+    loop_timer_set(o->loop, &r->health_timer, 0);
+    if (o->interval_ns)
+        loop_timer_set(o->loop, &r->scrape_timer, 0);
+    *out = r;
+    return 0;
+}
+
+void engine_reader_free(struct engine_reader *r)
+{
+    if (!r)
+        return;
+    cancel(&r->health);
+    cancel(&r->models);
+    cancel(&r->numbers);
+    cancel(&r->sign);
+    loop_timer_cancel(&r->health_timer);
+    loop_timer_cancel(&r->scrape_timer);
+    arena_fini(&r->arena);
+    arena_fini(&r->arena_next);
+    mem_free(loop_mem(), r->base);
+    mem_free(loop_mem(), r->health_path);
+    mem_free(loop_mem(), r->metrics_url);
+    mem_free(loop_mem(), r);
+}
+
+void engine_reader_want_models(struct engine_reader *r, bool want)
+{
+    if (want && !r->want_models) {
+        r->want_models = true;
+        ask_models(r, r->adapter->models_path, r->adapter->models_post);
+    }
+    r->want_models = want;
+}
+
+const char *engine_kind_name(enum engine_kind kind)
+{
+    return kind == ENGINE_UNKNOWN ? "auto" : engine_adapter_of(kind)->name;
+}
+
+int engine_kind_named(struct slice name, enum engine_kind *out)
+{
+    static const struct {
+        struct slice name;
+        enum engine_kind kind;
+    } more[] = {{SLICE("auto"), ENGINE_UNKNOWN},       {SLICE("unknown"), ENGINE_UNKNOWN},
+                {SLICE("llama.cpp"), ENGINE_LLAMACPP}, {SLICE("openai"), ENGINE_GENERIC},
+                {SLICE("http"), ENGINE_GENERIC},       {SLICE("weir-worker"), ENGINE_WEIR_WORKER}};
+
+    for (uint32_t i = 0; i < engine_n_adapters; i++)
+        if (slice_eq_nocase(name, slice_str(engine_adapters[i]->name))) {
+            *out = engine_adapters[i]->kind;
+            return 0;
+        }
+    for (size_t i = 0; i < ARRAY_LEN(more); i++)
+        if (slice_eq_nocase(name, more[i].name)) {
+            *out = more[i].kind;
+            return 0;
+        }
+    return WEIR_E_NOTFOUND;
+}

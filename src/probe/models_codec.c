@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/models_codec.h"
+
+#include "base/bug.h"
+#include "base/num.h"
+#include "probe/rows_codec.h"
+
+enum list_field {
+    L_ID,
+    L_NAME,
+    L_MODEL,
+    L_VERSION,
+    L_PARENT,
+    L_LENGTH,
+    L_OWNER,
+    L_STATE,
+    L_STATUS,
+    L_VALUE
+};
+
+static const char *const list_keys[] = {"data", "models", NULL};
+static const char *const list_fields[] = {[L_ID] = "id",
+                                          [L_NAME] = "name",
+                                          [L_MODEL] = "model",
+                                          [L_VERSION] = "version",
+                                          [L_PARENT] = "parent",
+                                          [L_LENGTH] = "max_model_len",
+                                          [L_OWNER] = "owned_by",
+                                          [L_STATE] = "state",
+                                          [L_STATUS] = "status",
+                                          [L_VALUE] = "status.value",
+                                          NULL};
+
+enum info_field { I_ID, I_TOTAL, I_INPUT };
+static const char *const info_fields[] = {
+    [I_ID] = "model_id", [I_TOTAL] = "max_total_tokens", [I_INPUT] = "max_input_length", NULL};
+
+static struct slice first_of(struct slice a, struct slice b)
+{
+    return a.n ? a : b;
+}
+
+static bool known(const struct engine_models *m, struct slice id, struct slice version)
+{
+    for (uint32_t i = 0; i < m->n; i++)
+        if (slice_eq(m->list[i].id, id) && slice_eq(m->list[i].version, version))
+            return true;
+    return false;
+}
+
+static uint32_t length_of(struct slice text)
+{
+    uint64_t v;
+
+    return text.n && num_u64(text, &v) == 0 && v <= UINT32_MAX ? (uint32_t)v : 0;
+}
+
+/* @param base of a LoRA; absent: it is none. */
+static int add(struct engine_models *m,
+               struct slice id,
+               struct slice version,
+               struct slice base,
+               struct model_ref like)
+{
+    if (known(m, id, version))
+        return 0;
+    if (id.n == 0 || m->n == ENDPOINT_MODELS_MAX) {
+        m->left_out++;
+        return 0;
+    }
+    struct model_ref *out = &m->list[m->n];
+    *out = like;
+    int rc = arena_slice(m->arena, id, &out->id);
+    if (rc == 0 && version.n)
+        rc = arena_slice(m->arena, version, &out->version);
+    if (rc == 0 && base.n)
+        rc = arena_slice(m->arena, base, &out->lora_base);
+    m->n += rc == 0;
+    return rc;
+}
+
+static bool is_word(struct slice s, const char *const *words)
+{
+    for (; *words; words++)
+        if (slice_eq_nocase(s, slice_str(*words)))
+            return true;
+    return false;
+}
+
+static int on_list(void *ctx, const struct slice *v)
+{
+    static const char *const out_of_use[] = {"unavailable", "unloading", "failed", NULL};
+    static const char *const loading[] = {"loading", "downloading", NULL};
+    struct engine_models *m = ctx;
+    struct slice id = first_of(v[L_ID], first_of(v[L_NAME], v[L_MODEL]));
+    struct slice state = first_of(v[L_STATE], first_of(v[L_STATUS], v[L_VALUE]));
+    struct model_ref like = {.max_model_len = length_of(v[L_LENGTH])};
+
+    if (!m->owner[0] && v[L_OWNER].n > 0 && v[L_OWNER].n < ENGINE_OWNER_MAX)
+        memcpy(m->owner, v[L_OWNER].p, v[L_OWNER].n);
+    if (is_word(state, out_of_use))
+        return 0;
+    like.loading = is_word(state, loading);
+    return add(m, id, v[L_VERSION], v[L_PARENT], like);
+}
+
+static int on_info(void *ctx, const struct slice *v)
+{
+    struct model_ref like = {.max_model_len = length_of(first_of(v[I_TOTAL], v[I_INPUT]))};
+
+    return add(ctx, v[I_ID], slice_of(NULL, 0), slice_of(NULL, 0), like);
+}
+
+static int start(struct arena *a, uint32_t most, struct engine_models *out)
+{
+    *out = (struct engine_models){.arena = a};
+    out->list = arena_array(a, most, sizeof(*out->list));
+    return out->list ? 0 : WEIR_E_NOMEM;
+}
+
+int engine_models_list(struct slice body, struct arena *a, struct engine_models *out)
+{
+    const struct engine_rows_shape shape = {list_keys, list_fields};
+    int rc = start(a, ENDPOINT_MODELS_MAX, out);
+
+    if (rc == 0)
+        rc = engine_rows_read(body, &shape, on_list, out);
+    if (rc)
+        out->n = 0;
+    return rc;
+}
+
+int engine_models_info(struct slice body, struct arena *a, struct engine_models *out)
+{
+    const struct engine_rows_shape shape = {NULL, info_fields};
+    int rc = start(a, ENDPOINT_MODELS_MAX, out);
+
+    if (rc == 0)
+        rc = engine_rows_read(body, &shape, on_info, out);
+    if (rc == 0 && out->n == 0)
+        rc = WEIR_E_INVALID;
+    if (rc)
+        out->n = 0;
+    return rc;
+}

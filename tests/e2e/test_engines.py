@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines without an agent: what the gateway finds out by asking, and what it does with it. Field reports C9, F10, J2,
+J3, J7 among others."""
+import json
+import threading
+
+import pytest
+
+import engine_doubles as d
+from weir_harness import Http, wait_until
+
+pytestmark = pytest.mark.sanitize
+
+FAST = {"interval": "60ms", "scrape_interval": "30ms", "timeout": "1s"}
+
+
+@pytest.fixture
+def gateway(start_weir, keeper):
+    """gateway(engine...): a Weir with them as static URLs, checked and scraped often; more=: other configuration."""
+    def start(*engines, more=None, health=None, endpoints=None):
+        for e in engines:
+            keeper.add(e)
+        weir = start_weir({"health": {**FAST, **(health or {})},
+                           "discovery": [{"type": "static",
+                                          "endpoints": endpoints or [{"url": e.url} for e in engines]}],
+                           **(more or {})})
+        return weir
+    return start
+
+
+def endpoint(engine):
+    return engine.url.split("//", 1)[1]
+
+
+def gauge(weir, name, engine):
+    found = weir.metrics().all(name, endpoint=endpoint(engine))
+    return found[0][1] if found else None
+
+
+def wait_gauge(weir, name, engine, value):
+    wait_until(lambda: gauge(weir, name, engine) == value, f"{name} of {engine.name} to be {value}")
+
+
+def wait_serving(weir, *engines):
+    """Until each is up with a model list, as far as the control side goes, and the data plane has a model."""
+    def told():
+        found = {e["url"]: e for e in weir.admin_http("GET", "/api/v1/endpoints").json()["endpoints"]}
+        return all(e.url in found and found[e.url]["health"] == "up" and found[e.url]["models"] for e in engines)
+    wait_until(told, "all engines to be up with their models")
+    wait_until(lambda: weir.chat().status == 200, "a first answer")
+
+
+def models(weir):
+    return sorted(m["id"] for m in weir.http("GET", "/v1/models").json()["data"])
+
+
+def wait_models(weir, *ids):
+    wait_until(lambda: models(weir) == sorted(ids), f"the model list to be {ids}")
+
+
+@pytest.mark.parametrize("make, running, waiting", [
+    (lambda: d.vllm(running=3, waiting=2), 3, 2),
+    (lambda: d.sglang(running=4, waiting=1), 4, 1),
+    (lambda: d.llamacpp(busy=2, metrics=True), 2, 0),
+    (lambda: d.llamacpp(busy=1), 1, None),
+    (lambda: d.tgi(running=5, waiting=6), 5, 6),
+    (lambda: d.tei(waiting=7), None, 7),
+    (lambda: d.Triton([{"name": "m", "version": "1", "state": "READY"}], pending=8), None, 8),
+    (lambda: d.ollama(), None, None),
+    (lambda: d.plain(models=("m",)), None, None),
+], ids=["vllm", "sglang", "llamacpp", "llamacpp-slots", "tgi", "tei", "triton", "ollama", "plain"])
+def test_each_engine_is_found_out_and_read(gateway, make, running, waiting):
+    engine = make()
+    weir = gateway(engine)
+    wait_models(weir, "m")
+    wait_gauge(weir, "weir_endpoint_up", engine, 1)
+    wait_gauge(weir, "weir_endpoint_running", engine, running)
+    wait_gauge(weir, "weir_endpoint_waiting", engine, waiting)
+    assert weir.metrics().value("weir_stale_endpoints") == (0 if (running, waiting) != (None, None) else 1)
+    assert weir.chat().status == 200
+    assert not weir.log_contains("ERROR")
+
+
+def test_kv_capacity_and_use_are_read(gateway):
+    engine = d.vllm(kv=0.25, blocks=100)
+    weir = gateway(engine)
+    wait_gauge(weir, "weir_endpoint_kv_used_ratio", engine, 0.25)
+
+
+def test_c9_frozen_metrics_do_not_send_all_to_one(gateway):
+    """One engine always says 0 running, the other always 1: of eight at once at most five go to the first."""
+    opened = threading.Event()
+
+    def held(conn, request):
+        assert opened.wait(30)
+        conn.answer(request)
+
+    a, b = d.vllm(behaviour=held), d.vllm(running=1, behaviour=held)
+    weir = gateway(a, b)
+    opened.set()
+    wait_serving(weir, a, b)
+    opened.clear()
+    a.requests.clear()
+    b.requests.clear()
+    wait_gauge(weir, "weir_endpoint_running", b, 1)
+    wait_gauge(weir, "weir_endpoint_running", a, 0)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(one(weir))) for _ in range(8)]
+
+    def one(w):
+        http = Http(w.data)
+        try:
+            return http("POST", "/v1/chat/completions", {"model": "m", "messages": []}).status
+        finally:
+            http.close()
+    for t in threads:
+        t.start()
+    wait_until(lambda: a.hits() + b.hits() == 8, "eight requests to arrive")
+    assert a.hits() <= 5, (a.hits(), b.hits())
+    opened.set()
+    for t in threads:
+        t.join()
+    assert answers == [200] * 8
+
+
+def hang(conn):
+    conn.upstream.hung.wait(60)
+
+
+@pytest.mark.parametrize("page", [hang, (404, ""), (500, "oops"), (200, "<html>} 17 {{{\n"), (200, "")],
+                         ids=["hangs", "404", "500", "garbage", "empty"])
+def test_f10_no_numbers_never_means_unhealthy(gateway, page):
+    silent, telling = d.vllm(), d.vllm()
+    silent.pages["/metrics"] = page
+    silent.hung = threading.Event()
+    weir = gateway(silent, telling)
+    wait_gauge(weir, "weir_endpoint_running", telling, 0)
+    wait_serving(weir, silent, telling)
+    assert weir.metrics().value("weir_stale_endpoints") == 1
+    assert [weir.chat().status for _ in range(10)] == [200] * 10
+    assert silent.hits() == 0           # fresh ones that have room are preferred
+    # One that told numbers and stops goes stale, and goes on serving.
+    telling.pages["/metrics"] = page
+    telling.hung = silent.hung
+    wait_until(lambda: weir.metrics().value("weir_stale_endpoints") == 2, "both to be stale")
+    before = telling.hits()
+    assert [weir.chat().status for _ in range(10)] == [200] * 10
+    assert silent.hits() >= 3 and telling.hits() >= before + 3
+    assert gauge(weir, "weir_endpoint_up", telling) == 1
+    silent.hung.set()
+
+
+def test_a_report_counts_before_what_we_scrape(weir, keeper):
+    engine = keeper.add(d.vllm(running=50))
+    weir.register(engine, id="vllm", engine="vllm")
+    weir.load("vllm", 1, running=2, waiting=0)
+    asked = engine.asked("/metrics")
+    assert weir.metrics().value("weir_endpoint_running", endpoint="vllm") == 2
+    engine.wait_asked("/health", 1)
+    assert weir.metrics().value("weir_endpoint_running", endpoint="vllm") == 2
+    assert engine.asked("/metrics") <= asked + 1
+
+
+def test_j3_adapters_by_name(gateway):
+    a = d.vllm(models=("base", {"id": "lora_1", "parent": "base"}))
+    b = d.vllm(models=("base",))
+    weir = gateway(a, b)
+    wait_models(weir, "base", "lora_1")
+    wait_gauge(weir, "weir_endpoint_up", b, 1)
+    assert [weir.chat("lora_1").status for _ in range(6)] == [200] * 6
+    assert (a.hits(), b.hits()) == (6, 0)
+    assert [weir.chat("base").status for _ in range(8)] == [200] * 8
+    assert b.hits() > 0
+    # Once the other has loaded it both serve it.
+    b.pages["/v1/models"] = a.pages["/v1/models"]
+    before = b.hits()
+    wait_until(lambda: weir.chat("lora_1").status == 200 and
+               any(r.asks("model") == "lora_1" for r in b.requests), "the second to get the adapter's requests")
+    assert b.hits() > before
+    # Unloaded at one: all go to the other.
+    a.pages["/v1/models"] = d.openai_list(("base",), "vllm")
+
+    def only_b():
+        at = a.hits()
+        return [weir.chat("lora_1").status for _ in range(4)] == [200] * 4 and a.hits() == at
+    wait_until(only_b, "the first to be left out")
+
+
+def test_j7_lists_of_every_shape(gateway):
+    """vLLM's, llama.cpp's, Ollama's, a list of 5 MB, a chunked one; two that are broken do not empty it."""
+    big = d.plain()
+    filler = "x" * 1000
+
+    def chunked(conn):
+        conn.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        text = json.dumps(d.openai_list(("chunked",), "somebody")[1])
+        for i in range(0, len(text), 7):
+            conn.send_chunk(text[i:i + 7])
+        conn.send("0\r\n\r\n")
+
+    big.pages["/v1/models"] = (200, {"data": [{"id": f"big-{i % 20}", "filler": filler} for i in range(5000)]})
+    odd = d.plain()
+    odd.pages["/v1/models"] = chunked
+    broken, wrong = d.plain(), d.plain()
+    broken.pages["/v1/models"] = (200, '{"data":[{"id":"cut')
+    wrong.pages["/v1/models"] = (200, '["a", 1]')
+    weir = gateway(d.vllm(models=("m", "n")), d.llamacpp(models=("m", "q.gguf")), d.ollama(models=("phi:1b",)),
+                   big, odd, broken, wrong)
+    wait_models(weir, "m", "n", "q.gguf", "phi:1b", "chunked", *(f"big-{i}" for i in range(20)))
+    # A list that breaks later leaves what it told before.
+    odd.pages["/v1/models"] = (200, "nonsense")
+    at = odd.asked("/v1/models")
+    wait_until(lambda: odd.asked("/v1/models") >= at + 2, "the broken list to be asked for")
+    assert "chunked" in models(weir)
+
+
+def test_j2_aliases(gateway):
+    engine = d.vllm(models=("org/long-name",))
+    weir = gateway(engine, more={"models": {"org/long-name": {"aliases": ["short"]}}})
+    wait_models(weir, "org/long-name", "short")
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank"):
+        r = weir.http("POST", path, {"model": "short", "input": "x", "prompt": "x", "messages": []})
+        assert r.status == 200, (path, r.body)
+    assert {r.asks("model") for r in engine.requests} == {"org/long-name"}
+
+
+def test_one_that_is_loading_gets_nothing_until_it_is_ready(gateway):
+    ready, loading = d.llamacpp(), d.llamacpp()
+    loading.pages["/health"] = (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}})
+    weir = gateway(ready, loading)
+    wait_gauge(weir, "weir_endpoint_up", ready, 1)
+    loading.wait_asked("/health", 3)
+    assert [weir.chat().status for _ in range(6)] == [200] * 6
+    assert loading.hits() == 0
+    loading.pages["/health"] = (200, {"status": "ok"})
+    wait_gauge(weir, "weir_endpoint_up", loading, 1)
+    wait_until(lambda: weir.chat().status == 200 and loading.hits() > 0, "the other to be used")
+
+
+def test_a_model_that_is_loading_while_others_are_ready(gateway):
+    """Triton tells a state for each model: one of two is still loading there, and ready elsewhere."""
+    a = d.Triton([{"name": "m", "version": "1", "state": "READY"}, {"name": "n", "version": "1", "state": "LOADING"}])
+    b = d.Triton([{"name": "n", "version": "1", "state": "READY"}, {"name": "gone", "state": "UNAVAILABLE"}])
+    weir = gateway(a, b)
+    wait_models(weir, "m", "n")
+    wait_gauge(weir, "weir_endpoint_up", a, 1)
+    wait_gauge(weir, "weir_endpoint_up", b, 1)
+    assert [weir.chat("n").status for _ in range(5)] == [200] * 5
+    assert (a.api.hits(), b.api.hits()) == (0, 5)
+    assert weir.chat("m").status == 200
+    assert a.api.hits() == 1
+    a.api.pages["/v2/repository/index"] = (200, [{"name": "n", "version": "1", "state": "READY"}])
+    wait_until(lambda: weir.chat("n").status == 200 and a.api.hits() > 1, "the loaded one to be used")
+
+
+def test_context_length(gateway):
+    """The long request goes where it fits; 400 where it fits nowhere for sure; an estimate refuses nothing."""
+    short, long = d.vllm(max_model_len=1000), d.vllm(max_model_len=4000)
+    weir = gateway(short, long)
+    wait_serving(weir, short, long)
+    short.requests.clear()
+    long.requests.clear()
+    assert [weir.chat(max_tokens=2000).status for _ in range(6)] == [200] * 6
+    assert (short.hits(), long.hits()) == (0, 6)
+    assert weir.chat(max_tokens=4000).error() == (400, "context_length_exceeded")
+    text = "antidisestablishmentarianism " * 600         # 17,400 bytes: 4,350 tokens by our estimate, 1,088 at least
+    body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+    assert weir.http("POST", "/v1/chat/completions", body).status == 200
+    assert (short.hits(), long.hits()) == (0, 7)
+    body["messages"][0]["content"] = text * 4
+    assert weir.http("POST", "/v1/chat/completions", body).error() == (400, "context_length_exceeded")
+    # A batch: each of its prompts has the context for itself.
+    batch = {"model": "m", "prompt": ["x" * 3000] * 40, "max_tokens": 10}
+    assert weir.http("POST", "/v1/completions", batch).status == 200
+    # Embeddings are cut, not refused.
+    assert weir.http("POST", "/v1/embeddings", {"model": "m", "input": text * 10}).status == 200
+
+
+def test_a_restart_as_another_engine_is_noticed(gateway, keeper):
+    """The same address, first llama.cpp, then vLLM."""
+    first = d.llamacpp(busy=1)
+    weir = gateway(first)
+    wait_gauge(weir, "weir_endpoint_running", first, 1)
+    second = d.vllm(running=9)
+    first.pages["/health"] = lambda conn: conn.hang_up()
+    wait_gauge(weir, "weir_endpoint_up", first, 0)
+    first.pages = second.pages
+    second.stop()
+    wait_gauge(weir, "weir_endpoint_running", first, 9)
+    wait_gauge(weir, "weir_endpoint_up", first, 1)
+
+
+def test_sglang_is_not_checked_more_often_than_it_can_bear(gateway):
+    """Its health check makes the engine work: with an interval of 60 ms it is asked again only after 5 s."""
+    engine = d.sglang()
+    weir = gateway(engine)
+    wait_gauge(weir, "weir_endpoint_running", engine, 0)
+    at = engine.asked("/health")
+    engine.wait_asked("/metrics", 20)
+    assert engine.asked("/health") <= at + 1
+
+
+def test_scraping_can_be_turned_off(gateway):
+    engine = d.vllm(running=3)
+    weir = gateway(engine, health={"scrape_interval": "off"})
+    wait_gauge(weir, "weir_endpoint_up", engine, 1)
+    engine.wait_asked("/health", 3)
+    assert engine.asked("/metrics") == 0
+    assert gauge(weir, "weir_endpoint_running", engine) is None
