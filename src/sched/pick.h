@@ -82,6 +82,7 @@ struct sched_score {
 struct sched_state;
 struct sched_picker {
     const char *name;
+    bool draws_two; /**< compares two only, so that even the cheapest is chosen at most so often */
     /** @param n above 0. @return index into fit. May move the state on. */
     uint32_t (*pick)(const struct sched_view *v,
                      const uint32_t *fit,

@@ -45,7 +45,7 @@ const uint32_t sched_n_scores = ARRAY_LEN(sched_scores);
 
 const struct sched_picker sched_pickers[] = {
     {.name = "lowest", .pick = sched_pick_lowest},
-    {.name = "power_of_two", .pick = sched_pick_power_of_two},
+    {.name = "power_of_two", .draws_two = true, .pick = sched_pick_power_of_two},
     {.name = "random", .pick = sched_pick_random},
     {.name = "weighted_random", .pick = sched_pick_weighted_random},
     {.name = "round_robin", .pick = sched_pick_round_robin},

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/prng.h"
 #include "sched/breaker.h"
+#include "sched/pick.h"
 
 uint32_t sched_dyn(const struct policy *p, uint32_t util_bp, bool known)
 {
@@ -249,6 +250,8 @@ void sched_rows_ramp(const struct policy *p,
                      uint64_t seed,
                      struct sched_row *rows)
 {
+    /* Drawn twice as often as its share. Who draws two knows no turns among the idle either. */
+    bool two = sched_pickers[p->pick].draws_two;
     bool grown = false;
     bool idle = false;
     uint64_t weights = 0;
@@ -274,8 +277,9 @@ void sched_rows_ramp(const struct policy *p,
             continue;
         }
         struct prng draw = {seed ^ ((uint64_t)c[i].slot + 1) * UINT64_C(0x9E3779B97F4A7C15)};
-        if (!idle && r->load < UINT32_MAX &&
-            prng_below(&draw, weights) >= sched_ramped(c[i].weight, r))
+        bool held = two ? prng_below(&draw, 2 * SCHED_RAMP_FULL) >= r->ramp
+                        : !idle && prng_below(&draw, weights) >= sched_ramped(c[i].weight, r);
+        if (held && r->load < UINT32_MAX)
             r->load++;
     }
 }

@@ -82,7 +82,11 @@ static void a_joiner_ramps(const char *policy, uint32_t held)
     rig_refresh(&r);
     run(&r, &l, N);
     /* Another one joins: neither reset nor jump, and nobody surges. */
-    assert_in_range(l.picks[4], before * 7 / 10, before * 13 / 10);
+    uint32_t most = before * 13 / 10;
+    /* Of two joiners drawn together one has to serve: one pair in fifteen. */
+    if (strcmp(policy, "power_of_two") == 0)
+        most += N / 15;
+    assert_in_range(l.picks[4], before * 7 / 10, most);
     assert_in_range(l.picks[5], 0, FAIR6 / 4);
     for (int i = 0; i < 4; i++)
         assert_in_range(l.picks[i], FAIR6, N / 4 + N / 40);
@@ -102,6 +106,7 @@ static void a_joiner_ramps(const char *policy, uint32_t held)
 static void a_joiner_ramps_under_chain(void **state)
 {
     (void)state;
+    a_joiner_ramps("chain", 8);
     a_joiner_ramps("chain", 12);
     a_joiner_ramps("chain", 400);
 }
@@ -122,6 +127,8 @@ static void a_joiner_ramps_under_weighted_round_robin(void **state)
 static void a_joiner_ramps_under_power_of_two(void **state)
 {
     (void)state;
+    a_joiner_ramps("power_of_two", 1);
+    a_joiner_ramps("power_of_two", 8);
     a_joiner_ramps("power_of_two", 40);
 }
 
