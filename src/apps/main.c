@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "apps/check/check.h"
+#include "apps/explain/explain.h"
 #include "apps/serve/serve.h"
 #include "apps/worker/worker.h"
 
@@ -14,6 +15,7 @@ static const struct command {
 } commands[] = {
     {"serve", serve_main, "the gateway, with its embedded registry and admin API"},
     {"worker", worker_main, "an emulated inference server"},
+    {"explain", explain_main, "ask a running gateway who would get a request, and why"},
     {"check", check_main, "check a configuration file"},
 };
 

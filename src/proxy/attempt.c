@@ -9,7 +9,7 @@
  */
 #include "base/num.h"
 #include "loop/log.h"
-#include "proxy/exchange.h"
+#include "proxy/decision_log.h"
 #include "sched/evidence.h"
 
 enum { LOST_MAX = 8 };
@@ -133,16 +133,20 @@ bool attempt_repick(struct exchange *x)
     /* The other endpoint is reserved before this answer is given up, so that nothing is lost when there is none. */
     int rc = WEIR_E_AGAIN;
     if (pool_enter(&l->asker, x->pool)) {
-        rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, loop_clock(),
-                              prng_next(&l->asker.prng), &l->asker.scratch, &other, &chosen, &d);
+        uint64_t now = loop_clock();
+        decision_arm(&l->asker, x->explain_asked, now);
+        rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, now, prng_next(&l->asker.prng),
+                              &l->asker.scratch, &other, &chosen, &d);
         pool_leave(&l->asker, x->pool);
     }
     if (rc != 0 || !budget(x)) {
         x->exclude = excluded;
+        decision_disarm(&l->asker);
         if (rc == 0)
             exchange_release(l, &other);
         return false;
     }
+    decision_keep(&l->asker, x);
     x->retried_busy = true;
     stat_add(&l->stats.retries[RETRY_BUSY], 1);
     detach(x);

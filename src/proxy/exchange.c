@@ -17,7 +17,9 @@
  * logs, and tells the client connection what to do next.
  */
 #include "proxy/exchange.h"
+
 #include "base/num.h"
+#include "proxy/decision_log.h"
 
 #define TO(state) (1u << (state))
 static const struct {
@@ -134,6 +136,7 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
     if (l->proxy->access_fd >= 0)
         access_log_add(x, outcome);
     count(x, outcome);
+    decision_end(x, outcome);
     if (x->up && x->rsp_keep && outcome != OUTCOME_CLIENT_GONE)
         upstream_put(x->up);
     else if (x->up)
@@ -164,6 +167,7 @@ void exchange_reject(struct exchange *x,
                              .param = param,
                              .detail = detail,
                              .request_id = exchange_request_id(x),
+                             .explain = slice_of(x->explain, x->explain_len),
                              .close = !keep,
                              .head_only = x->is_head};
 
@@ -238,6 +242,7 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
                   (h->framing == HTTP1_BODY_LENGTH && h->content_length == 0);
 
     enum rejection why = route_head(x, h, end, &fields);
+    x->explain_asked = explain_asked(x->lane->proxy, &fields);
     if (!why && own_answer(x, h))
         return 0;
     retry_count(&x->lane->retry, x->start_ns);

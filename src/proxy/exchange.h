@@ -110,13 +110,15 @@ struct exchange {
     bool up_chunked : 1;   /**< framing towards the worker */
     bool rsp_started : 1;  /**< any answer byte was received */
     bool retried_reused : 1, retried_busy : 1, retried_failed : 1;
-    bool fresh_only : 1;  /**< no pooled connection for the next attempt */
-    bool up_reused : 1;   /**< the present attempt runs on one */
-    bool keep : 1;        /**< the client connection goes on after this answer */
-    bool rsp_keep : 1;    /**< the upstream connection may go on */
-    bool rsp_close : 1;   /**< answer delimited by close towards the client */
-    bool rsp_chunked : 1; /**< answer chunked towards the client */
-    bool alias : 1;       /**< the model named in the body is an alias of the pool's */
+    bool fresh_only : 1;     /**< no pooled connection for the next attempt */
+    bool up_reused : 1;      /**< the present attempt runs on one */
+    bool keep : 1;           /**< the client connection goes on after this answer */
+    bool rsp_keep : 1;       /**< the upstream connection may go on */
+    bool rsp_close : 1;      /**< answer delimited by close towards the client */
+    bool rsp_chunked : 1;    /**< answer chunked towards the client */
+    bool alias : 1;          /**< the model named in the body is an alias of the pool's */
+    bool explain_asked : 1;  /**< it may know why, and asked */
+    bool explain_waited : 1; /**< what explain says is why it had to wait */
     uint8_t connect_failures;
     uint8_t lost;         /**< endpoints that left the fleet between the pick and the attempt */
     uint8_t session_rank; /**< which entry of hash_on gave the session; n_hash_on = none */
@@ -126,6 +128,10 @@ struct exchange {
     struct sched_exclude exclude;
     struct sched_waiter waiter;
     struct loop_job grant_job; /**< posted by whoever grants */
+    uint64_t decision_seq;     /**< in the log; 0 = not logged */
+    uint64_t granted_seq;      /**< of the grant; set by who grants */
+    char *explain; /**< owned: why, as one line of JSON; NULL = not asked, or not decided yet */
+    uint32_t explain_len;
 
     /* answer */
     uint16_t status;
@@ -170,7 +176,7 @@ void client_close(struct client *c, enum fate fate);
 /** The fields of a request that mean something to Weir; borrowed from the head, absent when not there. */
 struct request_fields {
     struct slice content_type, request_id, traceparent, tracestate, model, version, memory, session,
-        priority, tenant, timeout, slo;
+        priority, tenant, timeout, slo, explain, token;
     bool own_hop; /**< X-Weir-Hop names this instance */
     bool new_trace;
 };
@@ -280,6 +286,10 @@ void attempt_broke(struct exchange *x);
 /** A worker says 429 or 503: go to another one? @return true when the exchange left this upstream. */
 bool attempt_repick(struct exchange *x);
 
+/* decide.c */
+/** Which model is meant, by its real name. @param detail out: what the client called it. */
+enum rejection decide_model(struct exchange *x, struct slice *name, struct slice *detail);
+
 /* upstream.c */
 /** The target of a granted cell; made from the snapshot when new. NULL when the endpoint is gone or memory is short. */
 struct target *upstream_target(struct lane *l, struct cell *cell);
@@ -329,6 +339,7 @@ struct error_answer {
     const char *param;   /**< NULL: null */
     struct slice detail; /**< appended to the message in backquotes; absent: nothing */
     struct slice request_id;
+    struct slice explain; /**< JSON of at most EXPLAIN_HEADER_MAX bytes; absent: nothing */
     bool close, head_only;
 };
 /** A whole answer into out. */

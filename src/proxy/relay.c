@@ -5,7 +5,7 @@
  * becomes chunked for HTTP/1.1 clients. Trailers are dropped. What breaks off is never completed: the client's
  * connection is reset, so that a cut answer cannot be taken for a whole one.
  */
-#include "proxy/exchange.h"
+#include "proxy/decision_log.h"
 #include "proxy/head.h"
 #include "sched/evidence.h"
 
@@ -69,6 +69,7 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
     buf_put(out, "\r\n", 2);
     head_copy_fields(out, h, end, drop_field, &keep_length);
     head_put(out, "X-Request-Id: ", exchange_request_id(x));
+    explain_put_header(out, x);
     if (h->framing == HTTP1_BODY_LENGTH) {
         buf_put_str(out, "Content-Length: ");
         buf_put_u64(out, h->content_length);

@@ -79,7 +79,8 @@ static void note(struct exchange *x, struct request_fields *f, const struct http
         FIELD("X-Model-Version", version),   FIELD("X-Required-Memory", memory),
         FIELD("X-Session-Id", session),      FIELD("X-Priority", priority),
         FIELD("X-Tenant-Id", tenant),        FIELD("X-Request-Timeout-Ms", timeout),
-        FIELD("X-SLO-TTFT-Ms", slo),
+        FIELD("X-SLO-TTFT-Ms", slo),         FIELD("X-Weir-Explain", explain),
+        FIELD("X-Weir-Token", token),
 #undef FIELD
     };
     static const struct slice traceparent = SLICE("Traceparent");
@@ -124,11 +125,15 @@ static bool drop_field(const struct http1_head *h, const struct http1_field *f, 
             return true;
         break;
     case 12:
-        if (slice_eq_nocase(f->name, SLICE("X-Request-Id")))
+        if (slice_eq_nocase(f->name, SLICE("X-Request-Id")) ||
+            slice_eq_nocase(f->name, SLICE("X-Weir-Token")))
             return true;
         break;
     case 14:
-        return slice_eq_nocase(f->name, SLICE("Content-Length"));
+        if (slice_eq_nocase(f->name, SLICE("Content-Length")) ||
+            slice_eq_nocase(f->name, SLICE("X-Weir-Explain")))
+            return true;
+        break;
     default:
         break;
     }

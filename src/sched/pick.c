@@ -74,7 +74,7 @@ int sched_state_members(struct sched_state *s, const struct sched_candidate *c, 
 
 int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32_t n)
 {
-    struct sched_scratch bigger = {.cap = n};
+    struct sched_scratch bigger = {.cap = n, .record = s->record};
 
     if (n <= s->cap)
         return 0;

@@ -255,6 +255,27 @@ static void fill_rows(const struct sched_pool *p, uint64_t now_ns, struct sched_
     sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows);
 }
 
+/* One pick, captured when somebody wants to know. @param why NULL, or room for an explanation. */
+static void pick(struct sched_pool *p,
+                 struct sched_view *v,
+                 const struct sched_exclude *exclude,
+                 uint64_t seed,
+                 struct sched_scratch *scratch,
+                 struct decision *d,
+                 struct explain_row *why)
+{
+    struct sched_record *record = scratch->record;
+
+    if (record) {
+        sched_record_before(record, v, exclude, p->state, seed);
+        if (!why && v->n <= record->cap)
+            why = record->why;
+    }
+    sched_pick(v, exclude, p->state, seed, scratch, d, why);
+    if (record)
+        sched_record_after(record, v, d, why && why == record->why);
+}
+
 /* Pick and reserve from rows already filled. A place lost to another thread is seen and another pick made. */
 static int pick_and_reserve(struct sched_pool *p,
                             const struct features *f,
@@ -269,7 +290,7 @@ static int pick_and_reserve(struct sched_pool *p,
     struct sched_view v = view(p, f, scratch);
 
     for (uint32_t attempt = 0; attempt < RESERVE_ATTEMPTS; attempt++) {
-        sched_pick(&v, exclude, p->state, seed, scratch, d, NULL);
+        pick(p, &v, exclude, seed, scratch, d, NULL);
         if (d->row == DECISION_NOBODY)
             return d->rejection == REJECT_NONE ? WEIR_E_AGAIN : WEIR_E_NOTFOUND;
         const struct sched_candidate *c = &p->candidates[d->row];
@@ -280,6 +301,8 @@ static int pick_and_reserve(struct sched_pool *p,
         sched_rows_fill(c, 1, now_ns, &scratch->rows[d->row]);
     }
     d->row = DECISION_NOBODY;
+    if (scratch->record)
+        scratch->record->captured = false; /* none of these picks came true */
     return WEIR_E_AGAIN;
 }
 
@@ -484,6 +507,6 @@ void sched_pool_explain(struct sched_pool *p,
 
     fill_rows(p, now_ns, scratch);
     struct sched_mark mark = sched_state_save(p->state);
-    sched_pick(&v, NULL, p->state, seed, scratch, d, why);
+    pick(p, &v, NULL, seed, scratch, d, why);
     sched_state_restore(p->state, mark);
 }

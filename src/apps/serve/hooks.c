@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "apps/serve/describe.h"
+#include "apps/serve/explain.h"
 #include "confio/confio.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
@@ -243,6 +244,20 @@ static int hook_worker_add(void *ctx, struct slice json, struct buf *out)
     return rc;
 }
 
+static int hook_decisions(void *ctx, uint32_t limit, bool lines, struct buf *out)
+{
+    struct control *c = ctx;
+
+    return proxy_decisions(c->proxy, limit, lines, out);
+}
+
+static int hook_explain(void *ctx, struct slice json, struct buf *out)
+{
+    struct control *c = ctx;
+
+    return explain_question(c->proxy, json, out);
+}
+
 static int hook_worker_remove(void *ctx, struct slice id, struct buf *out)
 {
     struct control *c = ctx;
@@ -271,5 +286,7 @@ struct admin_hooks hooks_for(struct control *c)
                                 .workers = hook_workers,
                                 .worker = hook_worker,
                                 .worker_add = hook_worker_add,
-                                .worker_remove = hook_worker_remove};
+                                .worker_remove = hook_worker_remove,
+                                .decisions = hook_decisions,
+                                .explain = hook_explain};
 }
