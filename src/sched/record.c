@@ -12,7 +12,7 @@
 
 /* Whoever gives a pick more to read must write it down too: SCHED_RECORD_ROW and _FEATURES, docs/decisions.md. */
 _Static_assert(sizeof(struct sched_row) == 40, "list the new number in SCHED_RECORD_ROW");
-_Static_assert(sizeof(struct features) == 200, "list the new number in SCHED_RECORD_FEATURES");
+_Static_assert(sizeof(struct features) == 208, "list the new number in SCHED_RECORD_FEATURES");
 
 enum { TEXT_FIXED = 2048 /* for the texts of the request */ };
 
@@ -231,6 +231,8 @@ int sched_replay(const struct sched_record *r,
                                .rows = s.rows,
                                .n = r->n,
                                .model = r->pool_model};
+        for (uint32_t i = 0; i < r->n; i++)
+            v.any_loading = v.any_loading || !r->rows[i].serves;
         sched_pick(&v, &r->exclude, s.state, r->seed, &s.scratch, out, why);
     }
     stage_fini(&s, mem);

@@ -49,6 +49,7 @@ enum {
     X(required_bytes)                                                                              \
     X(prompt_bytes)                                                                                \
     X(prompt_tokens)                                                                               \
+    X(n_prompts)                                                                                   \
     X(output_tokens)                                                                               \
     X(kv_bytes_per_token)                                                                          \
     X(n_images)                                                                                    \
@@ -66,7 +67,7 @@ struct sched_record_row {
     uint32_t limit;   /**< max_concurrency */
     uint32_t context; /**< of the model there; 0 = unknown */
     uint32_t tasks;   /**< enum task bits; 0 = any */
-    bool serves;      /**< it has the model in the version asked for */
+    bool serves;      /**< it has the model in the version asked for, ready */
     struct slice id;  /**< points into the record's text */
 };
 
