@@ -87,7 +87,9 @@ static inline void rr_policy(struct read_record *r, const json_t *o)
     const json_t *list = rr_get(r, o, "filters");
 
     *p = (struct policy){.name = rr_text(rr_get(r, o, "name")),
-                         .bound_q16 = (uint32_t)rr_number(o, "bound_q16")};
+                         .bound_q16 = (uint32_t)rr_number(o, "bound_q16"),
+                         .panic_percent = (uint32_t)rr_number(o, "panic_percent"),
+                         .slow_start_ns = rr_number(o, "slow_start_ns")};
     p->n_filters = (uint32_t)json_array_size(list);
     for (uint32_t i = 0; i < p->n_filters && i < POLICY_STEPS_MAX; i++)
         p->filters[i] = rr_filter(r, rr_text(json_array_get(list, i)));

@@ -23,6 +23,7 @@
 #include "fleet/cell.h"
 #include "fleet/fleet.h"
 #include "fleet/health.h"
+#include "sched/breaker.h"
 #include "sched/evidence.h"
 #include "sched/ledger.h"
 #include "sched/pick.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "apps/agent/agent.h"
 #include "apps/check/check.h"
 #include "apps/explain/explain.h"
 #include "apps/serve/serve.h"
@@ -14,6 +15,7 @@ static const struct command {
     const char *what;
 } commands[] = {
     {"serve", serve_main, "the gateway, with its embedded registry and admin API"},
+    {"agent", agent_main, "beside an inference server: registers it, reports its GPUs and load"},
     {"worker", worker_main, "an emulated inference server"},
     {"explain", explain_main, "ask a running gateway who would get a request, and why"},
     {"check", check_main, "check a configuration file"},

@@ -493,8 +493,13 @@ static void on_health(void *ctx, const struct fetch_result *f)
         r->has_last = false;
     }
     bool returned = r->reachable && !was_reachable && before != ENGINE_STATE_UNKNOWN;
-    if (returned && is_auto(r))
+    bool woke = r->state == ENGINE_STATE_READY && before != ENGINE_STATE_READY &&
+                before != ENGINE_STATE_UNKNOWN;
+    /* While it loads an engine may refuse every path, and so look like none that we know. */
+    if (is_auto(r) && (returned || (woke && r->adapter == &engine_generic)))
         look_again(r);
+    if (woke)
+        r->quiet = r->skipped = 0;
     if (r->want_models && r->state == ENGINE_STATE_READY && before != ENGINE_STATE_READY &&
         (before != ENGINE_STATE_UNKNOWN || returned))
         ask_models(r, r->adapter->models_path, r->adapter->models_post);

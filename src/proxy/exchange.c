@@ -323,6 +323,12 @@ static void earliest(uint64_t *due, uint64_t from, uint64_t after)
         *due = from + after;
 }
 
+/* The worker takes nothing of the request, so the client is held back. */
+static bool upload_stalled(const struct exchange *x)
+{
+    return x->state == X_AWAIT && !x->request_sent && x->stall_ns && x->client->conn.paused;
+}
+
 uint64_t exchange_due(const struct exchange *x)
 {
     const struct limits *limits = &x->lane->proxy->routing->limits;
@@ -332,6 +338,8 @@ uint64_t exchange_due(const struct exchange *x)
         earliest(&due, x->queue_from_ns, x->route->queue.timeout_ns);
     if (x->state == X_AWAIT && x->request_sent)
         earliest(&due, x->sent_ns, x->route->timeouts.first_byte_ns);
+    if (upload_stalled(x))
+        earliest(&due, x->stall_ns, x->route->timeouts.first_byte_ns);
     if (!x->complete && !x->discard && !x->client->conn.paused)
         earliest(&due, x->client->since_ns, limits->body_read_ns);
     if (x->state == X_RELAY && x->up) {
@@ -369,6 +377,20 @@ static void relay_timeout(struct exchange *x, uint64_t now)
         client_arm(x->client);
 }
 
+/* As long as it takes something, it is only slow. */
+static void upload_timeout(struct exchange *x, uint64_t now)
+{
+    size_t queued = x->up ? net_conn_queued(&x->up->conn) : 0;
+
+    if (queued < x->stall_queued) {
+        x->stall_queued = queued;
+        x->stall_ns = now;
+        client_arm(x->client);
+    } else {
+        exchange_reject(x, REJECT_FIRST_BYTE_TIMEOUT, NULL, absent);
+    }
+}
+
 void exchange_timeout(struct exchange *x)
 {
     const struct limits *limits = &x->lane->proxy->routing->limits;
@@ -391,7 +413,11 @@ void exchange_timeout(struct exchange *x)
         exchange_reject(x, REJECT_QUEUE_TIMEOUT, NULL, absent);
     } else if (x->state == X_AWAIT && x->request_sent && x->route->timeouts.first_byte_ns &&
                now >= x->sent_ns + x->route->timeouts.first_byte_ns) {
+        judge_timeout(x);
         exchange_reject(x, REJECT_FIRST_BYTE_TIMEOUT, NULL, absent);
+    } else if (upload_stalled(x) && x->route->timeouts.first_byte_ns &&
+               now >= x->stall_ns + x->route->timeouts.first_byte_ns) {
+        upload_timeout(x, now);
     } else if (x->state == X_RELAY) {
         relay_timeout(x, now);
     } else {
@@ -406,10 +432,12 @@ void exchange_sweep(struct lane *l)
     weir_list_foreach_safe (n, &l->exchanges) {
         struct exchange *x = container_of(n, struct exchange, node);
         /* While it is queued its reservation belongs to whoever grants it. */
-        if (x->state != X_QUEUE)
+        if (x->state != X_QUEUE) {
             sched_settle(&x->reservation);
-        else if (atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0)
+            judge_wait(x);
+        } else if (atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0) {
             exchange_reject(x, REJECT_NO_ENDPOINT, NULL, absent);
+        }
     }
 }
 

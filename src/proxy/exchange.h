@@ -109,6 +109,7 @@ struct exchange {
     bool request_sent : 1; /**< to its end */
     bool up_chunked : 1;   /**< framing towards the worker */
     bool rsp_started : 1;  /**< any answer byte was received */
+    bool proven : 1;       /**< a good answer began: the breaker was told */
     bool retried_reused : 1, retried_busy : 1, retried_failed : 1;
     bool fresh_only : 1;     /**< no pooled connection for the next attempt */
     bool up_reused : 1;      /**< the present attempt runs on one */
@@ -143,7 +144,8 @@ struct exchange {
 
     /* times, monotonic; 0 = not yet */
     uint64_t start_ns, queue_from_ns, queue_ns, sent_ns, first_byte_ns, last_rx_ns;
-    uint64_t stall_ns;   /**< since when the client takes nothing, 0 = it does */
+    uint64_t
+        stall_ns; /**< since when the client takes nothing (X_AWAIT: the worker), 0 = it does */
     size_t stall_queued; /**< bytes it had to take then */
 };
 
@@ -159,6 +161,7 @@ struct client {
     uint32_t scanned;        /**< bytes of an incomplete head known to hold no new line end */
     size_t dropped;          /**< bytes read and dropped while closing */
     size_t linger_queued;    /**< bytes it had to take at the last look */
+    size_t charged;          /**< unsent bytes of ended exchanges, counted in the lane's buffered */
     bool closing : 1;        /**< politely: FIN is sent or will be, what still comes is dropped */
     bool in_head : 1;        /**< part of a head was received */
     bool eof : 1;            /**< the client sent FIN */
@@ -197,6 +200,11 @@ const struct route *route_match(const struct routing *r, struct slice path);
 void route_session_from_body(struct exchange *x, const struct peek_found *found);
 /** A well-formed traceparent? (W3C Trace Context) */
 bool route_traceparent_ok(struct slice v);
+/**
+ * Free of "." and ".." segments, also percent-encoded ones? A worker that resolves them would serve another path than
+ * the one that was routed.
+ */
+bool route_path_ok(struct slice path);
 /** May it be passed on, echoed and logged as it is? */
 bool route_request_id_ok(struct slice v);
 
@@ -344,6 +352,18 @@ struct error_answer {
 };
 /** A whole answer into out. */
 void error_write(struct buf *out, const struct error_answer *e);
+
+/* judge.c */
+/** A connection to the endpoint of x failed. */
+void judge_connect(struct exchange *x);
+/** Its answer broke off, never began or is a 5xx. */
+void judge_failure(struct exchange *x);
+/** No first byte in time. */
+void judge_timeout(struct exchange *x);
+/** Payload came, or the end of an answer without any. @param more it is not the first. */
+void judge_answer(struct exchange *x, bool more);
+/** From time to time: does it wait for a silent endpoint? */
+void judge_wait(struct exchange *x);
 
 /* access_log.c */
 void access_log_add(struct exchange *x, enum proxy_outcome outcome);

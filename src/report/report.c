@@ -1,80 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two exchanges at most are under way: `control` (register, renew, deregister) and `load`. A registration that is under
- * way when the end comes is waited for: cancelled half way it might reach the registry after the deregistration.
+ * The state machine, the same for every kind of registry; how a step looks on the wire is the target's.
+ * Two exchanges at most are under way: `control` (log in, claim, register, renew, deregister) and `load`. What is under
+ * way when the end comes is waited for: cancelled half way it might reach the registry after the deregistration, and a
+ * registration would then stay behind.
  */
 #include "report/report.h"
 
-#include <jansson.h>
-
-#include "base/buf.h"
 #include "base/bug.h"
 #include "base/num.h"
-#include "base/prng.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
-#include "report/report_codec.h"
-#include "wire/url.h"
+#include "report/report_priv.h"
 
-enum { BODY_MAX = 1 << 20, ANSWER_MAX = 1 << 16, URL_MAX = 4096 };
+enum { BODY_MAX = 1 << 20, ANSWER_MAX = 1 << 22, URL_MAX = 8192 };
 
 static const uint64_t exchange_timeout = 2 * NS_PER_S;
 static const uint64_t backoff_first = 200 * NS_PER_MS;
 static const uint64_t backoff_max = 5 * NS_PER_S;
 
-enum { TO_ENDPOINT, TO_RENEW, TO_LOAD, N_URLS };
-
-struct reporter {
-    struct loop *loop;
-    struct fetcher *fetcher;
-    const struct instance *instance;
-    uint64_t ttl_ns;
-    uint64_t interval_ns;
-    void (*fill)(void *ctx, struct sample *s);
-    void (*on_registered)(void *ctx);
-    void (*on_stopped)(void *ctx);
-    void *ctx;
-
-    char *urls[N_URLS]; /* owned */
-    char *bearer;       /* owned */
-    struct loop_timer
-        control_timer; /* the next registration or renewal; the end, when nothing is to be undone */
-    struct loop_timer load_timer;
-    struct fetch *control;
-    struct fetch *load;
-    struct prng rnd;
-    uint64_t epoch;
-    uint64_t seq;
-    uint32_t failures; /* of control, in a row */
-    bool registering;  /* control is a registration */
-    bool attempted;    /* the registry may know of us */
-    bool registered;
-    bool load_failing;
-    bool stopping;
-    struct report_stats stats;
+static const char *const step_names[] = {
+    [STEP_LOGIN] = "login",           [STEP_CLAIM] = "look at the registry",
+    [STEP_REGISTER] = "registration", [STEP_RENEW] = "renewal",
+    [STEP_LOAD] = "load report",      [STEP_LEAVE] = "deregistration",
 };
 
-static void start_register(struct reporter *r);
-static void start_renew(struct reporter *r);
-static void start_leave(struct reporter *r);
-
-static bool ok(const struct fetch_result *f)
-{
-    return f->error == 0 && f->status >= 200 && f->status < 300;
-}
+static void leave_when_quiet(struct reporter *r);
+static int begin(struct reporter *r, enum report_step step);
 
 /* Words for what went wrong: "HTTP 503" or the transport's. */
 static void log_failure(const struct reporter *r,
-                        const char *what,
+                        enum report_step step,
+                        enum report_verdict v,
                         const struct fetch_result *f,
                         const char *then)
 {
-    if (f->error)
-        log_warn("report", "%s failed: %s url=%s%s", what, f->message, r->urls[TO_ENDPOINT], then);
+    if (v == VERDICT_TAKEN)
+        log_error("report", "%.*s:%u is registered by someone else there, and not touched url=%s%s",
+                  SLICE_ARG(r->instance->host), r->instance->port, r->where, then);
+    else if (f->error)
+        log_warn("report", "%s failed: %s url=%s%s", step_names[step], f->message, r->where, then);
     else
-        log_warn("report", "%s failed: HTTP %u %.*s url=%s%s", what, f->status,
-                 SLICE_ARG(slice_of(f->body.p, MIN(f->body.n, (size_t)200))), r->urls[TO_ENDPOINT],
-                 then);
+        log_warn(
+            "report", "%s failed: HTTP %u %.*s url=%s%s", step_names[step], f->status,
+            SLICE_ARG(slice_of(f->body.p, step == STEP_LOGIN ? 0 : MIN(f->body.n, (size_t)200))),
+            r->where, then);
 }
 
 static uint64_t backoff(struct reporter *r)
@@ -85,13 +55,15 @@ static uint64_t backoff(struct reporter *r)
     return wait / 2 + prng_below(&r->rnd, wait / 2);
 }
 
-static void control_failed(struct reporter *r, const char *what, const struct fetch_result *f)
+static void control_failed(struct reporter *r, enum report_verdict v, const struct fetch_result *f)
 {
     uint64_t wait = backoff(r);
+    unsigned what = (unsigned)v << 16 | (f->error ? (unsigned)-f->error : f->status);
 
     r->stats.failures++;
-    if (r->failures++ == 0)
-        log_failure(r, what, f, "; trying again until it works");
+    if (r->failures++ == 0 || what != r->logged)
+        log_failure(r, r->step, v, f, "; trying again until it works");
+    r->logged = what;
     /* A renewal must have its chances while the lease still holds. */
     if (r->registered)
         wait = MIN(wait, r->ttl_ns / 3);
@@ -102,144 +74,97 @@ static void control_worked(struct reporter *r)
 {
     if (r->failures > 0)
         log_info("report", "registry answers again after %u failures url=%s", r->failures,
-                 r->urls[TO_ENDPOINT]);
+                 r->where);
     r->failures = 0;
-    loop_timer_set(r->loop, &r->control_timer, loop_now(r->loop) + r->ttl_ns / 3);
-}
-
-static int ask(struct reporter *r,
-               const char *method,
-               int url,
-               struct slice body,
-               fetch_done_fn done,
-               struct fetch **handle)
-{
-    const struct fetch_options o = {
-        .method = method,
-        .url = r->urls[url],
-        .body = body,
-        .content_type = body.p ? "application/json" : NULL,
-        .bearer = r->bearer,
-        .timeout_ns = exchange_timeout,
-        .body_max = ANSWER_MAX,
-        .done = done,
-        .ctx = r,
-    };
-
-    return fetch_start(r->fetcher, &o, handle);
-}
-
-static void could_not_ask(struct reporter *r, const char *what, int error)
-{
-    control_failed(r, what, &(struct fetch_result){.error = error, .message = err_text(error)});
-}
-
-static void on_register_done(void *ctx, const struct fetch_result *f)
-{
-    struct reporter *r = ctx;
-
-    r->control = NULL;
-    r->registering = false;
-    if (r->stopping) {
-        start_leave(r);
-        return;
-    }
-    if (!ok(f)) {
-        control_failed(r, "registration", f);
-        return;
-    }
-    bool first = r->stats.registrations++ == 0;
-    r->registered = true;
-    control_worked(r);
-    if (r->interval_ns)
-        loop_timer_set(r->loop, &r->load_timer, loop_now(r->loop));
-    if (first && r->on_registered)
-        r->on_registered(r->ctx);
-}
-
-static void start_register(struct reporter *r)
-{
-    struct instance instance = *r->instance;
-    struct buf body;
-
-    instance.epoch = r->epoch;
-    buf_init(&body, loop_mem(), BODY_MAX);
-    int rc = report_write_instance(&body, &instance, r->ttl_ns / NS_PER_MS);
-    if (rc == 0)
-        rc = ask(r, "PUT", TO_ENDPOINT, buf_slice(&body), on_register_done, &r->control);
-    buf_fini(&body);
-    if (rc) {
-        could_not_ask(r, "registration", rc);
-        return;
-    }
-    r->registering = true;
-    r->attempted = true;
+    loop_timer_set(r->loop, &r->control_timer,
+                   loop_now(r->loop) + (r->changed || !r->registered ? 0 : r->ttl_ns / 3));
 }
 
 /* The registry does not know us (any more). */
 static void register_again(struct reporter *r)
 {
     r->registered = false;
+    r->claimed = false;
     loop_timer_cancel(&r->load_timer);
     if (!r->control)
         loop_timer_set(r->loop, &r->control_timer, loop_now(r->loop));
 }
 
-static void on_renew_done(void *ctx, const struct fetch_result *f)
+void report_catch_up(struct reporter *r, uint64_t epoch, uint64_t seq)
+{
+    /* Go on from there, or nothing of us would ever be heard again. */
+    if (epoch > r->epoch) {
+        r->epoch = epoch + 1;
+        register_again(r);
+    } else if (epoch == r->epoch && seq > r->seq) {
+        r->seq = seq;
+    }
+}
+
+void report_fill(struct reporter *r, struct sample *s)
+{
+    if (r->fill)
+        r->fill(r->ctx, s);
+}
+
+static void step_worked(struct reporter *r, enum report_step step)
+{
+    switch (step) {
+    case STEP_LOGIN:
+        loop_timer_set(r->loop, &r->control_timer, loop_now(r->loop));
+        return;
+    case STEP_CLAIM:
+        r->claimed = true;
+        loop_timer_set(r->loop, &r->control_timer, loop_now(r->loop));
+        return;
+    case STEP_RENEW:
+        r->stats.renewals++;
+        control_worked(r);
+        return;
+    case STEP_REGISTER: {
+        bool first = r->stats.registrations++ == 0;
+        r->registered = true;
+        control_worked(r);
+        if (r->interval_ns && !loop_timer_active(&r->load_timer))
+            loop_timer_set(r->loop, &r->load_timer, loop_now(r->loop));
+        if (first && r->on_registered)
+            r->on_registered(r->ctx);
+        return;
+    }
+    case STEP_LOAD:
+    case STEP_LEAVE:
+        break;
+    }
+    BUG_ON(1);
+}
+
+static void leave_done(struct reporter *r, enum report_verdict v, const struct fetch_result *f)
+{
+    r->registered = false;
+    if (v != VERDICT_OK && v != VERDICT_UNKNOWN)
+        log_failure(r, STEP_LEAVE, v, f, "");
+    r->on_stopped(r->ctx);
+}
+
+static void on_control_done(void *ctx, const struct fetch_result *f)
 {
     struct reporter *r = ctx;
 
     r->control = NULL;
-    if (ok(f)) {
-        r->stats.renewals++;
-        control_worked(r);
-    } else if (f->error == 0 && f->status == 404) {
+    enum report_verdict v = r->target->judge(r, r->step, f);
+    if (r->step == STEP_LEAVE) {
+        leave_done(r, v, f);
+    } else if (r->stopping) {
+        leave_when_quiet(r);
+    } else if (v == VERDICT_OK) {
+        step_worked(r, r->step);
+    } else if (v == VERDICT_UNKNOWN) {
         register_again(r);
     } else {
-        control_failed(r, "renewal", f);
+        /* A registration that was not made again is still to be made. */
+        r->changed |= r->step == STEP_REGISTER && r->registered;
+        control_failed(r, v, f);
     }
-}
-
-static void start_renew(struct reporter *r)
-{
-    int rc = ask(r, "POST", TO_RENEW, SLICE("{}"), on_renew_done, &r->control);
-
-    if (rc)
-        could_not_ask(r, "renewal", rc);
-}
-
-static void on_control_timer(struct loop_timer *t)
-{
-    struct reporter *r = container_of(t, struct reporter, control_timer);
-
-    if (r->stopping)
-        r->on_stopped(r->ctx);
-    else if (r->registered)
-        start_renew(r);
-    else
-        start_register(r);
-}
-
-/*
- * {accepted: false, epoch, seq}: the registry has seen newer ones, say because the clock was set back between two runs.
- * Go on from there, or nothing of us would ever be heard again.
- */
-static void read_load_answer(struct reporter *r, struct slice body)
-{
-    json_t *answer = json_loadb(body.p ? body.p : "", body.n, 0, NULL);
-    json_t *accepted = json_object_get(answer, "accepted");
-
-    if (json_is_false(accepted)) {
-        json_int_t epoch = json_integer_value(json_object_get(answer, "epoch"));
-        json_int_t seq = json_integer_value(json_object_get(answer, "seq"));
-        if (epoch > 0 && (uint64_t)epoch > r->epoch) {
-            r->epoch = (uint64_t)epoch + 1;
-            register_again(r);
-        } else if (seq > 0 && (uint64_t)epoch == r->epoch && (uint64_t)seq > r->seq) {
-            r->seq = (uint64_t)seq;
-        }
-    }
-    json_decref(answer);
 }
 
 static void on_load_done(void *ctx, const struct fetch_result *f)
@@ -247,58 +172,125 @@ static void on_load_done(void *ctx, const struct fetch_result *f)
     struct reporter *r = ctx;
 
     r->load = NULL;
-    if (ok(f)) {
+    if (r->stopping) {
+        leave_when_quiet(r);
+        return;
+    }
+    switch (r->target->judge(r, STEP_LOAD, f)) {
+    case VERDICT_OK:
         r->stats.reports++;
         r->load_failing = false;
-        read_load_answer(r, f->body);
-    } else if (f->error == 0 && f->status == 404) {
+        return;
+    case VERDICT_UNKNOWN:
         register_again(r);
-    } else {
-        r->stats.failures++;
-        if (!r->load_failing)
-            log_failure(r, "load report", f, "");
-        r->load_failing = true;
+        return;
+    case VERDICT_DENIED:
+        /* A new token, now. */
+        if (!r->control)
+            loop_timer_set(r->loop, &r->control_timer, loop_now(r->loop));
+        break;
+    case VERDICT_FAILED:
+    case VERDICT_TAKEN:
+        break;
+    }
+    r->stats.failures++;
+    if (!r->load_failing)
+        log_failure(r, STEP_LOAD, VERDICT_FAILED, f, "");
+    r->load_failing = true;
+}
+
+/* Write the step's request and send it. */
+static int begin(struct reporter *r, enum report_step step)
+{
+    struct report_request q = {0};
+
+    buf_init(&q.url, loop_mem(), URL_MAX);
+    buf_init(&q.body, loop_mem(), BODY_MAX);
+    int rc = r->target->write(r, step, &q);
+    buf_put_char(&q.url, '\0');
+    if (rc == 0)
+        rc = q.url.err;
+    if (rc == 0) {
+        const struct fetch_options o = {
+            .method = q.method,
+            .url = buf_slice(&q.url).p,
+            .body = q.type ? buf_slice(&q.body) : (struct slice){NULL, 0},
+            .content_type = q.type,
+            .bearer = step == STEP_LOGIN ? NULL : r->bearer,
+            .timeout_ns = exchange_timeout,
+            .body_max = ANSWER_MAX,
+            .done = step == STEP_LOAD ? on_load_done : on_control_done,
+            .ctx = r,
+        };
+        if (step != STEP_LOAD)
+            r->step = step;
+        rc = fetch_start(r->fetcher, &o, step == STEP_LOAD ? &r->load : &r->control);
+    }
+    buf_fini(&q.url);
+    buf_fini(&q.body);
+    return rc;
+}
+
+static enum report_step next_step(const struct reporter *r)
+{
+    if (r->target->wants_login && r->target->wants_login(r))
+        return STEP_LOGIN;
+    if (!r->registered)
+        return r->target->claims && !r->claimed ? STEP_CLAIM : STEP_REGISTER;
+    return r->changed ? STEP_REGISTER : STEP_RENEW;
+}
+
+static void on_control_timer(struct loop_timer *t)
+{
+    struct reporter *r = container_of(t, struct reporter, control_timer);
+
+    if (r->stopping) {
+        r->on_stopped(r->ctx);
+        return;
+    }
+    r->step = next_step(r);
+    if (r->step == STEP_REGISTER) {
+        r->attempted = true;
+        r->changed = false;
+    }
+    int rc = begin(r, r->step);
+    if (rc) {
+        r->changed |= r->step == STEP_REGISTER;
+        control_failed(r, VERDICT_FAILED,
+                       &(struct fetch_result){.error = rc, .message = err_text(rc)});
     }
 }
 
 static void on_load_timer(struct loop_timer *t)
 {
     struct reporter *r = container_of(t, struct reporter, load_timer);
-    struct sample s = {0};
-    struct buf body;
 
     loop_timer_set(r->loop, &r->load_timer, loop_now(r->loop) + r->interval_ns);
-    if (r->load)
+    /* Not beside a registration either: it says the same, and the two could overtake each other. */
+    if (r->load || (r->control && r->step == STEP_REGISTER))
         return;
-    r->fill(r->ctx, &s);
-    s.epoch = r->epoch;
-    s.seq = ++r->seq;
-    buf_init(&body, loop_mem(), BODY_MAX);
-    int rc = report_write_sample(&body, &s, r->interval_ns / NS_PER_MS);
-    if (rc == 0)
-        rc = ask(r, "POST", TO_LOAD, buf_slice(&body), on_load_done, &r->load);
-    buf_fini(&body);
-    if (rc)
+    int rc = begin(r, STEP_LOAD);
+    if (rc && rc != WEIR_E_AGAIN)
         r->stats.failures++;
 }
 
-static void on_leave_done(void *ctx, const struct fetch_result *f)
+/* What is under way has to be through first. */
+static void leave_when_quiet(struct reporter *r)
 {
-    struct reporter *r = ctx;
-
-    r->control = NULL;
-    r->registered = false;
-    if (!ok(f) && !(f->error == 0 && f->status == 404))
-        log_failure(r, "deregistration", f, "");
-    r->on_stopped(r->ctx);
-}
-
-static void start_leave(struct reporter *r)
-{
-    if (r->attempted &&
-        ask(r, "DELETE", TO_ENDPOINT, (struct slice){NULL, 0}, on_leave_done, &r->control) == 0)
+    if (r->control || r->load)
+        return;
+    if (r->attempted && begin(r, STEP_LEAVE) == 0)
         return;
     loop_timer_set(r->loop, &r->control_timer, loop_now(r->loop));
+}
+
+void report_changed(struct reporter *r)
+{
+    if (r->stopping)
+        return;
+    r->changed = true;
+    if (r->registered && !r->control && r->failures == 0)
+        loop_timer_set(r->loop, &r->control_timer, loop_now(r->loop));
 }
 
 void report_stop(struct reporter *r)
@@ -308,32 +300,11 @@ void report_stop(struct reporter *r)
     r->stopping = true;
     loop_timer_cancel(&r->control_timer);
     loop_timer_cancel(&r->load_timer);
-    if (r->load)
-        fetch_cancel(r->load);
-    r->load = NULL;
-    if (r->registering)
-        return; /* its end goes on with the deregistration */
-    if (r->control)
+    if (r->control && (r->step == STEP_LOGIN || r->step == STEP_CLAIM)) {
         fetch_cancel(r->control);
-    r->control = NULL;
-    start_leave(r);
-}
-
-static int make_urls(struct reporter *r, const char *base)
-{
-    static const char *const suffixes[N_URLS] = {"", "/renew", "/load"};
-
-    for (int i = 0; i < N_URLS; i++) {
-        struct buf url;
-        buf_init(&url, loop_mem(), URL_MAX);
-        int rc = report_write_url(&url, slice_str(base), r->instance->id, suffixes[i]);
-        if (rc == 0 && !(r->urls[i] = mem_strdup(loop_mem(), buf_slice(&url))))
-            rc = WEIR_E_NOMEM;
-        buf_fini(&url);
-        if (rc)
-            return rc == WEIR_E_FULL ? WEIR_E_INVALID : rc;
+        r->control = NULL;
     }
-    return 0;
+    leave_when_quiet(r);
 }
 
 int report_new(struct loop *loop,
@@ -341,14 +312,12 @@ int report_new(struct loop *loop,
                const struct report_options *o,
                struct reporter **out)
 {
-    struct url url;
-
-    if (wire_url_parse(slice_str(o->registry_url), &url) != 0 || url.host.n == 0 || url.query.p ||
-        o->ttl_ns < 3 * NS_PER_MS)
-        return WEIR_E_INVALID;
     struct reporter *r = mem_zalloc(loop_mem(), sizeof(*r));
+
     if (!r)
         return WEIR_E_NOMEM;
+    r->target =
+        slice_starts(slice_str(o->registry_url), SLICE("nacos")) ? &report_nacos : &report_native;
     r->loop = loop;
     r->fetcher = fetcher;
     r->instance = o->instance;
@@ -362,9 +331,11 @@ int report_new(struct loop *loop,
     r->rnd.state = o->seed;
     r->control_timer.on_timer = on_control_timer;
     r->load_timer.on_timer = on_load_timer;
-    int rc = make_urls(r, o->registry_url);
-    if (rc == 0 && o->bearer && !(r->bearer = mem_strdup(loop_mem(), slice_str(o->bearer))))
+    int rc = 0;
+    if (!(r->base = mem_strdup(loop_mem(), slice_str(o->registry_url))))
         rc = WEIR_E_NOMEM;
+    if (rc == 0)
+        rc = r->target->init(r, o);
     if (rc) {
         report_free(r);
         return rc;
@@ -384,8 +355,8 @@ void report_free(struct reporter *r)
         fetch_cancel(r->control);
     if (r->load)
         fetch_cancel(r->load);
-    for (int i = 0; i < N_URLS; i++)
-        mem_free(loop_mem(), r->urls[i]);
+    r->target->fini(r);
+    mem_free(loop_mem(), r->where);
     mem_free(loop_mem(), r->bearer);
     mem_free(loop_mem(), r);
 }

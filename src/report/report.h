@@ -5,7 +5,12 @@
  * Register at once, renew every third of the TTL, report every interval from the first registration on. An answer 404
  * means the registry lost us: register again. Failures are retried after 0.2 s .. 5 s, doubling, with jitter; they are
  * logged when they begin and when they end. Reports do not pile up: while one is under way the next is left out.
- * At the end renewals and reports stop first, then the endpoint is deregistered.
+ * At the end renewals and reports stop first, what is under way is waited for, then the endpoint is deregistered.
+ *
+ * Two kinds of registry: Weir's own ("http://host:8848") and a Nacos server of any version over HTTP
+ * ("nacos://host:8848/nacos?namespace=N&group=G&cluster=C"; nacos+https). Nacos gets its load reports as metadata, in a
+ * registration with the whole map whenever a value changed, and a beat every 5 s. Nothing merges there, so an address
+ * that someone else registered in that service is left alone, with an error in the log, until it is free.
  */
 #ifndef WEIR_REPORT_REPORT_H
 #define WEIR_REPORT_REPORT_H
@@ -20,18 +25,20 @@
 struct reporter;
 
 struct report_options {
-    const char *registry_url; /**< "http://host:8848"; copied */
+    const char *registry_url; /**< copied */
     const char *bearer;       /**< token, NULL = none; copied */
+    const char *username;     /**< for Nacos' login, NULL = none; copied */
+    const char *password;     /**< likewise */
     const struct instance
         *instance;   /**< borrowed until report_free(); its epoch is where this reporter starts */
-    uint64_t ttl_ns; /**< of the lease */
+    uint64_t ttl_ns; /**< of the lease; Nacos has its own */
     uint64_t interval_ns; /**< between load reports; 0 = none are sent */
     uint64_t seed;        /**< for jitter */
     /** Fill the sample's values and known bits; epoch and seq are set afterwards. */
     void (*fill)(void *ctx, struct sample *s);
     /** The registry has it for the first time. May be NULL. */
     void (*on_registered)(void *ctx);
-    /** report_stop() is through: deregistered, or given up after 2 s. Not called inside report_stop(). May free the reporter. */
+    /** report_stop() is through: deregistered, or given up after 4 s at most. Not called inside report_stop(). May free the reporter. */
     void (*on_stopped)(void *ctx);
     void *ctx;
 };
@@ -49,6 +56,8 @@ int report_new(struct loop *loop,
                struct fetcher *fetcher,
                const struct report_options *o,
                struct reporter **out) MUST_CHECK;
+/** The instance that was borrowed differs now: register it again, in its place. */
+void report_changed(struct reporter *r);
 /** Deregister; on_stopped follows. */
 void report_stop(struct reporter *r);
 /** Drop everything at once, without a word to the registry. */

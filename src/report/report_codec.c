@@ -52,7 +52,7 @@ static void put_pairs(struct buf *out, const char *name, const struct kv *pairs,
     buf_put_char(out, '}');
 }
 
-static const char *engine_name(enum engine_kind kind)
+const char *report_engine_name(enum engine_kind kind)
 {
     switch (kind) {
     case ENGINE_VLLM:
@@ -156,7 +156,7 @@ static void put_endpoint_url(struct buf *out, const struct instance *in)
 
 int report_write_instance(struct buf *out, const struct instance *in, uint64_t ttl_ms)
 {
-    const char *engine = engine_name(in->engine);
+    const char *engine = report_engine_name(in->engine);
 
     buf_put_char(out, '{');
     put_text(out, "id", in->id);

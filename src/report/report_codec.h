@@ -8,6 +8,9 @@
 #include "base/buf.h"
 #include "model/update_t.h"
 
+/** "vllm", "llamacpp", ...; NULL for ENGINE_UNKNOWN. */
+const char *report_engine_name(enum engine_kind kind);
+
 /** Body of PUT /v1/endpoints/{id}. @return 0, or the buffer's sticky error. */
 int report_write_instance(struct buf *out, const struct instance *in, uint64_t ttl_ms) MUST_CHECK;
 

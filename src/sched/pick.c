@@ -188,7 +188,8 @@ static void explain_start(const struct sched_view *v, struct explain_row *why)
             .dropped_by = EXPLAIN_TRIED,
             .load = v->rows[i].load,
             .weight = v->candidates[i].weight,
-            .share = sched_share(v->policy, &v->candidates[i], &v->rows[i]),
+            .share =
+                sched_ramped(sched_share(v->policy, &v->candidates[i], &v->rows[i]), &v->rows[i]),
         };
 }
 

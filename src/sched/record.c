@@ -225,14 +225,15 @@ int sched_replay(const struct sched_record *r,
         return WEIR_E_UNSUPPORTED;
     int rc = stage_set(&s, r, mem);
     if (rc == 0) {
-        struct sched_view v = {.policy = r->policy,
-                               .features = &r->features,
-                               .candidates = s.candidates,
-                               .rows = s.rows,
-                               .n = r->n,
-                               .model = r->pool_model};
-        for (uint32_t i = 0; i < r->n; i++)
-            v.any_loading = v.any_loading || !r->rows[i].serves;
+        struct sched_view v = {
+            .policy = r->policy,
+            .features = &r->features,
+            .candidates = s.candidates,
+            .rows = s.rows,
+            .n = r->n,
+            .model = r->pool_model,
+            /* Then the filter asks every candidate, and each says what it said. */
+            .any_loading = true};
         sched_pick(&v, &r->exclude, s.state, r->seed, &s.scratch, out, why);
     }
     stage_fini(&s, mem);

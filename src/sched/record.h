@@ -32,7 +32,8 @@ enum {
     X(util_bp)                                                                                     \
     X(flags)                                                                                       \
     X(health)                                                                                      \
-    X(state)
+    X(state)                                                                                       \
+    X(ramp)
 
 /** The same for the candidate: sched_record_row.field. */
 #define SCHED_RECORD_CANDIDATE(X)                                                                  \

@@ -90,6 +90,8 @@ static void put_policy(struct buf *out, const struct policy *p)
     }
     buf_put_char(out, ']');
     put_number(out, "bound_q16", p->bound_q16);
+    put_nonzero(out, "panic_percent", p->panic_percent);
+    put_nonzero(out, "slow_start_ns", p->slow_start_ns);
     buf_put_char(out, '}');
 }
 
@@ -298,6 +300,8 @@ static const char *detail_of(const struct sched_record_row *k, const struct expl
                                                  : "reports that it is unhealthy";
     if (row->health == HEALTH_DOWN)
         return "down: checks or connections fail";
+    if (row->flags & SCHED_LAST_RESORT)
+        return "its breaker is open";
     if (row->health == HEALTH_UNKNOWN)
         return "not checked yet";
     return NULL;

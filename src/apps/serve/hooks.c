@@ -39,6 +39,7 @@ static int hook_metrics(void *ctx, struct buf *out)
                                .stats = &stats,
                                .sources = c->sources,
                                .n_sources = c->n_sources,
+                               .panic_percent = c->conf->health.panic_percent,
                                .now_ns = loop_clock()};
     metrics_render(&in, out);
     proxy_stats_fini(&stats, loop_mem());
@@ -197,6 +198,8 @@ static int add_worker(struct control *c, const json_t *root, struct buf *out)
         return refuse(out, "url: an absolute http URL is needed, such as http://host:8000");
     if (url.tls)
         return refuse(out, "url: https to workers comes in a later version");
+    if (json_object_get(root, "model_id") && !model_id.p)
+        return refuse(out, "model_id: a string is needed");
     if (model_id.n > ENDPOINT_TEXT_MAX)
         return refuse(out, "model_id: too long");
     json_object_foreach(json_object_get(root, "labels"), key, value)
