@@ -192,8 +192,10 @@ static int read_request(struct asking *a, const struct proxy_question *q, struct
     if (q->body.n && body_receive(x, q->body.p, q->body.n) < 0)
         return WEIR_E_NOMEM;
     body_found(x);
-    if (q->prompt_tokens)
+    if (q->prompt_tokens) {
         x->f.prompt_tokens = q->prompt_tokens;
+        x->f.prompt_bytes = MIN(q->prompt_tokens, UINT64_MAX / 4) * 4;
+    }
     if (q->output_tokens)
         x->f.output_tokens = q->output_tokens;
     return 0;

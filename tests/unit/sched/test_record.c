@@ -58,6 +58,7 @@ static void any_host(struct rig *r, struct prng *p, uint32_t n)
     h.i.tasks = below(p, 3) ? 0 : TASK_CHAT;
     h.model.version = below(p, 3) ? slice_of(NULL, 0) : SLICE("v2");
     h.model.max_model_len = below(p, 2) ? 0 : (uint32_t)(500 + below(p, 4000));
+    h.model.loading = below(p, 8) == 0;
     rig_put(r, &h);
 }
 
@@ -91,6 +92,8 @@ static void any_request(struct rig *r, struct prng *p)
                              .kv_bytes_per_token = below(p, 2) ? 131072 : 0,
                              .session = prng_next(p),
                              .has_session = below(p, 2) != 0};
+    r->f.prompt_bytes = below(p, 2) ? 4 * r->f.prompt_tokens : 0;
+    r->f.n_prompts = below(p, 4) ? 0 : (uint32_t)below(p, 5);
     if (below(p, 3) == 0)
         r->f.required_bytes = below(p, 10) ? below(p, 30) * GIB : UINT64_MAX;
     if (below(p, 6) == 0)
