@@ -12,6 +12,9 @@
  *      sched_release() and sched_cell_put(). WEIR_E_AGAIN: all that fit are full; sched_pool_enqueue() waits, and every
  *      release is followed by sched_pool_offer().
  *
+ * Why was it this endpoint? sched_pool_explain(), or a record (sched/record.h) of any admit: it can be written as JSON
+ * and decided again by sched_replay().
+ *
  * tests/libweir/example.c is a whole program. Until 1.0 the interface may change with every minor version.
  */
 #ifndef WEIR_WEIR_H
@@ -20,10 +23,12 @@
 #include "fleet/cell.h"
 #include "fleet/fleet.h"
 #include "fleet/health.h"
+#include "sched/breaker.h"
 #include "sched/evidence.h"
 #include "sched/ledger.h"
 #include "sched/pick.h"
 #include "sched/pool.h"
+#include "sched/record.h"
 #include "sched/row.h"
 
 #endif /* WEIR_WEIR_H */

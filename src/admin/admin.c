@@ -12,6 +12,8 @@
 #include "wire/url.h"
 
 enum { ANSWER_MAX = 256 << 20, BODY_MAX = 4 << 20, ID_MAX = 1024, CONNECTIONS = 256 };
+enum { DECISIONS_DEFAULT = 100 };
+#define NDJSON "application/x-ndjson"
 
 struct admin {
     struct http_server *server;
@@ -23,67 +25,106 @@ struct call {
     struct admin *admin;
     struct slice id;
     struct slice body;
+    const struct http_request *request;
+    const char *content_type; /* of the answer; an action may choose another */
     struct buf *out;
 };
 
-typedef int (*action_fn)(const struct call *c);
+typedef int (*action_fn)(struct call *c);
 
-static int do_metrics(const struct call *c)
+static int do_metrics(struct call *c)
 {
     return c->admin->hooks.metrics(c->admin->hooks.ctx, c->out);
 }
 
-static int do_endpoints(const struct call *c)
+static int do_endpoints(struct call *c)
 {
     return c->admin->hooks.endpoints(c->admin->hooks.ctx, c->out);
 }
 
-static int do_endpoint(const struct call *c)
+static int do_endpoint(struct call *c)
 {
     return c->admin->hooks.endpoint(c->admin->hooks.ctx, c->id, c->out);
 }
 
-static int do_drain(const struct call *c)
+static int do_drain(struct call *c)
 {
     return c->admin->hooks.set_drain(c->admin->hooks.ctx, c->id, true, c->out);
 }
 
-static int do_undrain(const struct call *c)
+static int do_undrain(struct call *c)
 {
     return c->admin->hooks.set_drain(c->admin->hooks.ctx, c->id, false, c->out);
 }
 
-static int do_config(const struct call *c)
+static int do_config(struct call *c)
 {
     return c->admin->hooks.config(c->admin->hooks.ctx, c->out);
 }
 
-static int do_validate(const struct call *c)
+static int do_validate(struct call *c)
 {
     return c->admin->hooks.config_validate(c->admin->hooks.ctx, c->body, c->out);
 }
 
-static int do_workers(const struct call *c)
+static int do_workers(struct call *c)
 {
     return c->admin->hooks.workers(c->admin->hooks.ctx, c->out);
 }
 
-static int do_worker(const struct call *c)
+static int do_worker(struct call *c)
 {
     return c->admin->hooks.worker(c->admin->hooks.ctx, c->id, c->out);
 }
 
-static int do_worker_add(const struct call *c)
+static int do_worker_add(struct call *c)
 {
     return c->admin->hooks.worker_add(c->admin->hooks.ctx, c->body, c->out);
 }
 
-static int do_worker_remove(const struct call *c)
+static int do_worker_remove(struct call *c)
 {
     return c->admin->hooks.worker_remove(c->admin->hooks.ctx, c->id, c->out);
 }
 
-static int do_alive(const struct call *c)
+static int do_explain(struct call *c)
+{
+    return c->admin->hooks.explain(c->admin->hooks.ctx, c->body, c->out);
+}
+
+static int do_decisions(struct call *c)
+{
+    struct slice accept = wire_http1_value(c->request->head, SLICE("accept"));
+    struct slice rest = c->request->query;
+    struct slice name;
+    struct slice value;
+    uint64_t limit = DECISIONS_DEFAULT;
+    bool lines = slice_eq_nocase(slice_trim(accept), SLICE(NDJSON));
+
+    while (wire_query_next(&rest, &name, &value)) {
+        if (slice_eq(name, SLICE("limit"))) {
+            if (num_u64(value, &limit) != 0) {
+                buf_put_str(c->out, "limit: a whole number is needed");
+                return WEIR_E_INVALID;
+            }
+        } else if (slice_eq(name, SLICE("format"))) {
+            lines = slice_eq(value, SLICE("jsonl"));
+            if (!lines && !slice_eq(value, SLICE("json"))) {
+                buf_put_str(c->out, "format: json or jsonl");
+                return WEIR_E_INVALID;
+            }
+        } else {
+            buf_put_str(c->out, "known parameters are limit and format");
+            return WEIR_E_INVALID;
+        }
+    }
+    if (lines)
+        c->content_type = NDJSON;
+    return c->admin->hooks.decisions(c->admin->hooks.ctx, (uint32_t)MIN(limit, UINT64_C(1) << 30),
+                                     lines, c->out);
+}
+
+static int do_alive(struct call *c)
 {
     return buf_put_str(c->out, "{\"status\":\"ok\"}");
 }
@@ -102,6 +143,8 @@ static const struct entry {
     {"POST", "/api/v1/endpoints/{id}/undrain", do_undrain, "application/json", false},
     {"GET", "/api/v1/config", do_config, "application/json", false},
     {"POST", "/api/v1/config/validate", do_validate, "application/json", false},
+    {"POST", "/api/v1/explain", do_explain, "application/json", false},
+    {"GET", "/api/v1/decisions", do_decisions, "application/json", false},
     {"GET", "/workers", do_workers, "application/json", false},
     {"POST", "/workers", do_worker_add, "application/json", false},
     {"GET", "/workers/{id}", do_worker, "application/json", false},
@@ -175,7 +218,12 @@ static void run(struct admin *a, struct http_request *r, const struct entry *e, 
     buf_init(&out, loop_mem(), ANSWER_MAX);
     buf_init(&id, loop_mem(), ID_MAX);
     int rc = wire_url_decode(raw_id, false, &id);
-    struct call c = {.admin = a, .id = buf_slice(&id), .body = r->body, .out = &out};
+    struct call c = {.admin = a,
+                     .id = buf_slice(&id),
+                     .body = r->body,
+                     .request = r,
+                     .content_type = e->content_type,
+                     .out = &out};
     if (rc == 0)
         rc = e->action(&c);
     if (rc == 0 && out.err)
@@ -185,7 +233,7 @@ static void run(struct admin *a, struct http_request *r, const struct entry *e, 
         said = slice_str(err_text(rc));
     struct slice none = {NULL, 0};
     if (rc == 0)
-        http_reply(r, 200, e->content_type, said);
+        http_reply(r, 200, c.content_type, said);
     else if (rc == WEIR_E_NOTFOUND)
         reply_error(r, 404, "not_found", said, none);
     else if (rc == WEIR_E_INVALID || rc == WEIR_E_RANGE)

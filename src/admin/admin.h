@@ -30,6 +30,9 @@ struct admin_hooks {
     int (*worker)(void *ctx, struct slice id, struct buf *out);
     int (*worker_add)(void *ctx, struct slice json, struct buf *out);
     int (*worker_remove)(void *ctx, struct slice id, struct buf *out);
+    /** @param lines true: one JSON object a line, newest first. */
+    int (*decisions)(void *ctx, uint32_t limit, bool lines, struct buf *out);
+    int (*explain)(void *ctx, struct slice json, struct buf *out);
 };
 
 struct admin_options {

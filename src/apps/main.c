@@ -5,6 +5,7 @@
 
 #include "apps/agent/agent.h"
 #include "apps/check/check.h"
+#include "apps/explain/explain.h"
 #include "apps/serve/serve.h"
 #include "apps/worker/worker.h"
 
@@ -16,6 +17,7 @@ static const struct command {
     {"serve", serve_main, "the gateway, with its embedded registry and admin API"},
     {"agent", agent_main, "beside an inference server: registers it, reports its GPUs and load"},
     {"worker", worker_main, "an emulated inference server"},
+    {"explain", explain_main, "ask a running gateway who would get a request, and why"},
     {"check", check_main, "check a configuration file"},
 };
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/utf8.h"
 
-#include <stdbool.h>
-
 static bool continues(unsigned char c)
 {
     return (c & 0xC0) == 0x80;
@@ -33,6 +31,18 @@ size_t utf8_len(const char *p, size_t n)
         return 4;
     }
     return 0;
+}
+
+bool utf8_ok(const char *p, size_t n)
+{
+    while (n) {
+        size_t len = utf8_len(p, n);
+        if (!len)
+            return false;
+        p += len;
+        n -= len;
+    }
+    return true;
 }
 
 size_t utf8_put(char out[4], uint32_t c)

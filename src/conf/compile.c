@@ -428,6 +428,7 @@ void conf_compile(struct build *b, struct conf *c)
                   SLICE("\" must start with /, or be auto"));
     }
     c->routing.limits = b->raw->limits;
+    c->routing.breaker = b->raw->breaker;
     c->routing.generation = b->in->generation;
     c->health = b->raw->health;
     c->decisions_per_s = b->raw->decisions_per_s;

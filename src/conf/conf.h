@@ -70,6 +70,7 @@ struct conf_health {
     uint64_t scrape_ns;            /**< between two scrapes of one endpoint; 0 = none */
     struct slice path;             /**< absent: auto, by the engine kind */
     uint32_t down_after, up_after; /**< consecutive failures, successes */
+    uint32_t panic_percent;        /**< as policy.panic_percent */
 };
 
 /** In the order of loop/log.h. */

@@ -73,6 +73,13 @@ static bool built_in_find(struct build *b,
     return false;
 }
 
+/* What holds for the whole gateway, but is part of every decision. */
+static void add_health(const struct build *b, struct policy *p)
+{
+    p->panic_percent = b->raw->health.panic_percent;
+    p->slow_start_ns = b->raw->slow_start_ns;
+}
+
 static void add_gpu_weights(struct build *b, struct policy *p)
 {
     memcpy(p->gpu_weights, b->raw->gpu_weights.items, sizeof(p->gpu_weights));
@@ -206,6 +213,7 @@ static void compile_policy(struct build *b,
     if (raw->bound)
         p->bound_q16 = raw->bound;
     add_gpu_weights(b, p);
+    add_health(b, p);
     sched_policy_seal(p);
 }
 
@@ -249,6 +257,7 @@ const struct policy *conf_policy_find(struct build *b,
         if (slice_eq(c->policies[i].name, p.name))
             return &c->policies[i];
     add_gpu_weights(b, &p);
+    add_health(b, &p);
     sched_policy_seal(&p);
     struct policy *place = &b->policies[c->n_policies++];
     *place = p;

@@ -113,6 +113,8 @@ struct conf_raw {
     struct raw_list policies;
     struct raw_list routes;
     struct conf_health health;
+    struct breaker_rules breaker;
+    uint64_t slow_start_ns;
     struct limits limits;
     uint32_t decisions_per_s;
     struct conf_logging logging;

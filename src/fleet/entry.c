@@ -42,6 +42,7 @@ fleet_cell_new(struct fleet *f, struct fleet_address *a, uint32_t slot, uint32_t
     if (!c)
         return NULL;
     atomic_store(&c->refs, 1);
+    atomic_store(&c->gate, GATE_YOUNG);
     c->slot = slot;
     c->generation = generation;
     c->home = &f->home;

@@ -17,7 +17,7 @@ static enum health go(struct cell *c, enum health to)
         atomic_store(&c->consecutive_failures, 0);
         atomic_store(&c->health_flags, HEALTH_SEEN_UP);
     }
-    atomic_store(&c->health, (int)to);
+    atomic_store(&c->health, (short)to);
     return to;
 }
 

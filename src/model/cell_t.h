@@ -6,7 +6,7 @@
  * lowered exactly once per reservation (sched/ledger.h); nothing else writes it: no health check, reload or timer.
  * Sample: written by the one control thread, read by any through a sequence lock (fleet/cell.h writes,
  * sched/row.h reads). Health: written by the control thread (probes) and by loops (passive evidence),
- * always through fleet/health.h.
+ * always through fleet/health.h and sched/evidence.h. Breaker: written by loops, always through sched/breaker.h.
  * A cell lives while the fleet or any reservation holds a reference.
  */
 #ifndef WEIR_MODEL_CELL_T_H
@@ -34,6 +34,12 @@ enum health {
 enum health_flag {
     HEALTH_SEEN_UP = 1, /**< it was up once, so when every endpoint looks down it may be tried */
     HEALTH_REFUSED = 2, /**< down because connections fail, not because a probe said so */
+};
+
+/** Bits of cell.gate: whether a pick has to look at the rest of the cell. 0 is the usual case. */
+enum cell_gate {
+    GATE_BREAKER = 1, /**< open or half-open */
+    GATE_YOUNG = 2,   /**< its slow start is not known to be over */
 };
 
 /** Bits of cell.known: which numbers of the digest the last sample told. */
@@ -64,9 +70,10 @@ struct cell {
     atomic_uint free_tokens;  /**< KV capacity less used, saturated */
     atomic_uint total_tokens; /**< KV capacity, likewise; both are known or neither */
     atomic_ushort util_bp;
-    atomic_uchar known; /**< enum cell_known */
-    atomic_uchar state; /**< enum reported_state */
-    atomic_int health;  /**< enum health */
+    atomic_uchar known;  /**< enum cell_known */
+    atomic_uchar state;  /**< enum reported_state */
+    atomic_short health; /**< enum health */
+    atomic_uchar gate;   /**< enum cell_gate */
     /* ledger, first part */
     atomic_ullong
         promised_bytes; /**< device memory promised, until the end or until a newer sample shows it */
@@ -82,6 +89,20 @@ struct cell {
 
     atomic_ullong last_progress_ns;   /**< last upstream byte seen by any loop, monotonic */
     atomic_uint consecutive_failures; /**< connect failures since the last success */
+
+    /* breaker, sched/breaker.c; failures and timeouts are only touched when something goes wrong */
+    atomic_ullong breaker;     /**< state, cause, trips and deadline in one word; 0 = never open */
+    atomic_uint trial;         /**< 1 while the one request of half-open is under way */
+    atomic_uint failed_row;    /**< failures since the last good answer */
+    atomic_uint timeouts_row;  /**< first-byte timeouts since the last good answer */
+    atomic_uint window_failed; /**< failures since window_from_ns */
+    atomic_uint window_ended;  /**< requests that had ended by then */
+    atomic_ullong window_from_ns;   /**< first failure of the window; 0 = none yet */
+    atomic_ullong slowest_ns;       /**< longest wait for a good answer's first byte */
+    atomic_ullong slowest_at_ns;    /**< when that was; it is forgotten by halves */
+    atomic_ullong silent_from_ns;   /**< since when somebody or other waits for a byte */
+    atomic_ullong silent_seen_ns;   /**< last time that somebody was seen waiting */
+    atomic_ullong offered_since_ns; /**< first pick that could choose it; 0 = none yet */
 
     /** How many pools have waiters that this endpoint might serve; kept by sched/pool.c. A hint for releases. */
     atomic_uint waiting_pools;

@@ -64,7 +64,11 @@ struct policy {
     uint32_t n_gpu_weights;
     uint32_t
         bound_q16; /**< bounded load: no endpoint above this multiple of the mean; default 1.25 */
-    uint64_t hash; /**< over all of the above: names the policy in decision logs */
+    uint32_t
+        panic_percent; /**< above this share of red endpoints all are used; 0 = as 100: only when all are red */
+    uint64_t
+        slow_start_ns; /**< a newcomer's share rises from a tenth to all of it in this time; 0 = off */
+    uint64_t hash;     /**< over all of the above: names the policy in decision logs */
 };
 
 #endif /* WEIR_MODEL_POLICY_T_H */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/slice.h"
+#include "model/breaker_t.h"
 #include "model/policy_t.h"
 
 enum half_close { HALF_CLOSE_GONE, HALF_CLOSE_KEEP };
@@ -73,6 +74,7 @@ struct routing {
     const struct model_config *models;
     uint32_t n_models;
     struct limits limits;
+    struct breaker_rules breaker;
     uint64_t generation; /**< of the config */
 };
 

@@ -38,6 +38,10 @@ static int error_of(int err)
     case ENOMEM:
     case ENOBUFS:
         return WEIR_E_NOMEM;
+    case EMFILE:
+    case ENFILE:
+    case EADDRNOTAVAIL: /* our own ports are used up */
+        return WEIR_E_FULL;
     default:
         return WEIR_E_IO;
     }
@@ -150,7 +154,7 @@ int net_conn_connect(struct net_conn *c,
     BUG_ON(c->loop != NULL);
     int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return WEIR_E_IO;
+        return error_of(errno);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     int failed = connect(fd, &to->any, to->len) != 0 && errno != EINPROGRESS ? errno : 0;
     c->connecting = true;

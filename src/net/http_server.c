@@ -5,7 +5,7 @@
  * buffer, so that a request's slices stay valid until it is answered; this server carries control traffic and the
  * emulated worker, where one copy does not matter.
  * A request that follows a later answer (pipelining) is started from the loop, never inside http_reply(): handlers
- * do not nest.
+ * do not nest. It is started once that answer is written, so at most one waits for a client that does not read.
  */
 #include "net/http_server.h"
 
@@ -116,7 +116,8 @@ static void finish(struct http_conn *h)
     h->head_len = h->raw_body = 0;
     h->chunks = (struct chunked){0};
     set_idle_timer(h);
-    if (h->in_process)
+    /* While the answer is not out, on_drained() goes on. */
+    if (h->in_process || net_conn_queued(&h->conn) > 0)
         return;
     if (buf_len(&h->bytes) > 0)
         loop_timer_set(h->server->loop, &h->timer, 0);
@@ -225,14 +226,26 @@ void http_abort(struct http_request *r)
     release(h);
 }
 
-/* Answer an unreadable request and close. */
+/* Answer an unreadable request in the shape of all errors on these ports, and close. */
 static void refuse(struct http_conn *h, unsigned status, const char *message)
 {
+    const char *code = status == 413   ? "body_too_large"
+                       : status == 431 ? "headers_too_large"
+                       : status == 503 ? "overloaded"
+                                       : "invalid_request";
+    char text[256];
+    struct buf body = {.p = text, .cap = sizeof(text), .max = sizeof(text)};
+
+    buf_put_str(&body, "{\"error\":{\"code\":\"");
+    buf_put_str(&body, code);
+    buf_put_str(&body, "\",\"message\":");
+    buf_put_json(&body, slice_str(message));
+    buf_put_str(&body, ",\"field\":null}}");
     h->keep_alive = false;
     h->active = true;
     h->head.minor = 1;
     h->head.method = (struct slice){NULL, 0};
-    http_reply(&h->request, status, "text/plain; charset=utf-8", slice_str(message));
+    http_reply(&h->request, status, "application/json", buf_slice(&body));
 }
 
 /* @return 1 = complete, 0 = more bytes needed, -1 = refused. */
@@ -251,13 +264,13 @@ static int read_body(struct http_conn *h)
         struct slice payload;
         int64_t n = wire_chunked_read(&h->chunks, rest.p, rest.n, &payload);
         if (n < 0) {
-            refuse(h, 400, "malformed chunked body\n");
+            refuse(h, 400, "malformed chunked body");
             return -1;
         }
         if (n == 0)
             return 0;
         if (buf_put_slice(&h->body, payload) != 0) {
-            refuse(h, 413, "body too large\n");
+            refuse(h, 413, "body too large");
             return -1;
         }
         h->raw_body += (size_t)n;
@@ -279,13 +292,13 @@ static int parse_head(struct http_conn *h)
     if (n == 0) {
         if (s.n < HEAD_MAX)
             return 0;
-        refuse(h, 431, "headers too large\n");
+        refuse(h, 431, "headers too large");
         return -1;
     }
     h->head_len = (size_t)n;
     h->keep_alive = h->head.keep_alive;
     if (h->head.framing == HTTP1_BODY_LENGTH && h->head.content_length > h->server->o.body_max) {
-        refuse(h, 413, "body too large\n");
+        refuse(h, 413, "body too large");
         return -1;
     }
     if (h->head.expect_continue && h->head.framing != HTTP1_BODY_NONE && s.n == h->head_len)
@@ -321,6 +334,11 @@ static void process(struct http_conn *h)
 {
     h->in_process = true;
     while (!h->dead && !h->active) {
+        if (net_conn_queued(&h->conn) > 0) {
+            /* Answers to a client that asks and asks but does not read would pile up here. */
+            net_conn_pause(&h->conn);
+            break;
+        }
         if (buf_len(&h->bytes) == 0) {
             net_conn_resume(&h->conn);
             break;
@@ -345,7 +363,7 @@ static size_t on_data(struct net_conn *c, const char *p, size_t n)
     struct http_conn *h = container_of(c, struct http_conn, conn);
 
     if (buf_put(&h->bytes, p, n) != 0) {
-        refuse(h, h->bytes.err == WEIR_E_FULL ? 413 : 503, "request too large\n");
+        refuse(h, h->bytes.err == WEIR_E_FULL ? 413 : 503, "request too large");
         return n;
     }
     if (!h->active)
@@ -377,8 +395,13 @@ static void on_drained(struct net_conn *c)
 {
     struct http_conn *h = container_of(c, struct http_conn, conn);
 
-    if (h->active && h->request.on_drained)
-        h->request.on_drained(&h->request);
+    if (h->active) {
+        if (h->request.on_drained)
+            h->request.on_drained(&h->request);
+    } else if (h->conn.paused) {
+        set_idle_timer(h);
+        process(h);
+    }
 }
 
 static const struct net_conn_ops conn_ops = {
@@ -388,7 +411,8 @@ static void on_timer(struct loop_timer *t)
 {
     struct http_conn *h = container_of(t, struct http_conn, timer);
 
-    if (buf_len(&h->bytes) > 0 && h->head_len == 0 && h->conn.paused)
+    if (buf_len(&h->bytes) > 0 && h->head_len == 0 && h->conn.paused &&
+        net_conn_queued(&h->conn) == 0)
         process(h);
     else
         release(h);

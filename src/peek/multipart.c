@@ -121,19 +121,16 @@ static struct peek_text *text_of(struct multipart *m)
     return m->field == F_MODEL ? &m->found.model : m->field == F_USER ? &m->found.user : NULL;
 }
 
-/* A part's head is complete. A field that stands twice: the last one counts. */
-static void part_begin(struct multipart *m)
+bool peek_multipart_name(struct slice head, struct slice *name)
 {
-    struct slice rest = slice_of(m->head, m->head_len);
     struct slice line;
+    bool file = false;
 
-    m->field = F_NONE;
-    while (slice_cut(&rest, '\n', &line)) {
+    *name = (struct slice){NULL, 0};
+    while (slice_cut(&head, '\n', &line)) {
         size_t colon = slice_find(line, ':');
         struct slice param;
         struct slice value;
-        struct slice name = {NULL, 0};
-        bool file = false;
         if (line.n && line.p[line.n - 1] == '\r')
             line.n--;
         if (!slice_eq_nocase(slice_of(line.p, MIN(colon, line.n)), SLICE("content-disposition")))
@@ -141,16 +138,25 @@ static void part_begin(struct multipart *m)
         line = slice_from(line, colon + 1);
         while (next_param(&line, &param, &value)) {
             if (slice_eq_nocase(param, SLICE("name")))
-                name = value;
+                *name = value;
             else if (slice_eq_nocase(param, SLICE("filename")) ||
                      slice_eq_nocase(param, SLICE("filename*")))
                 file = true;
         }
-        if (file)
-            note_file(m, name);
-        else
-            note_name(m, name);
     }
+    return file;
+}
+
+/* A part's head is complete. A field that stands twice: the last one counts. */
+static void part_begin(struct multipart *m)
+{
+    struct slice name;
+
+    m->field = F_NONE;
+    if (peek_multipart_name(slice_of(m->head, m->head_len), &name))
+        note_file(m, name);
+    else
+        note_name(m, name);
     struct peek_text *text = text_of(m);
     if (text)
         peek_text_begin(text);

@@ -36,4 +36,7 @@ int peek_multipart_init(struct multipart *m, struct slice content_type) MUST_CHE
  */
 int peek_multipart_feed(struct multipart *m, const char *p, size_t n) MUST_CHECK;
 
+/** The name in the head of a part, borrowed; absent when it has none. @return whether the part is a file. */
+bool peek_multipart_name(struct slice head, struct slice *name);
+
 #endif /* WEIR_PEEK_MULTIPART_H */

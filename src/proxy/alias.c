@@ -100,20 +100,12 @@ bool alias_find_json(struct slice body, size_t *from, size_t *to)
     return found;
 }
 
-/* Does this part's head say name="model"? filename= does not count. */
+/* A file does not count, whatever it is called: peek_multipart_feed() reads it so. */
 static bool names_model(struct slice head)
 {
-    static const struct slice forms[] = {SLICE("name=\"model\""), SLICE("name=model")};
+    struct slice name;
 
-    for (unsigned i = 0; i < ARRAY_LEN(forms); i++) {
-        const char *at = memmem(head.p, head.n, forms[i].p, forms[i].n);
-        if (!at || at == head.p || !strchr("; \t", at[-1]))
-            continue;
-        const char *end = at + forms[i].n;
-        if (i == 0 || end == head.p + head.n || strchr("; \t\r", *end))
-            return true;
-    }
-    return false;
+    return !peek_multipart_name(head, &name) && slice_eq(name, SLICE("model"));
 }
 
 bool alias_find_form(struct slice body, struct slice delimiter, size_t *from, size_t *to)
@@ -125,24 +117,26 @@ bool alias_find_form(struct slice body, struct slice delimiter, size_t *from, si
                          ? body.p + first.n
                          : memmem(body.p, body.n, delimiter.p, delimiter.n);
     const char *end = body.p + body.n;
+    bool found = false;
 
     if (at && at != body.p + first.n)
         at += delimiter.n;
     while (at) {
         const char *value = memmem(at, (size_t)(end - at), blank.p, blank.n);
         if (!value)
-            return false;
+            break;
         struct slice head = slice_of(at, (size_t)(value - at));
         value += blank.n;
         const char *next = memmem(value - 2, (size_t)(end - value) + 2, delimiter.p, delimiter.n);
         if (!next)
-            return false;
+            break;
+        /* Of a field that stands twice the last counts. */
         if (names_model(head) && next >= value) {
             *from = (size_t)(value - body.p);
             *to = (size_t)(next - body.p);
-            return true;
+            found = true;
         }
         at = next + delimiter.n;
     }
-    return false;
+    return found;
 }

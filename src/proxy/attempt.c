@@ -9,8 +9,8 @@
  */
 #include "base/num.h"
 #include "loop/log.h"
+#include "proxy/decision_log.h"
 #include "proxy/exchange.h"
-#include "sched/evidence.h"
 
 enum { LOST_MAX = 8 };
 
@@ -38,8 +38,9 @@ static void detach(struct exchange *x)
     if (x->target)
         upstream_target_put(x->lane, x->target);
     x->target = NULL;
-    x->head_sent = x->request_sent = x->rsp_started = false;
+    x->head_sent = x->request_sent = x->rsp_started = x->proven = false;
     x->fresh_only = false;
+    x->stall_ns = 0;
     x->body_sent = x->body_base;
 }
 
@@ -80,10 +81,11 @@ void attempt_connect_failed(struct exchange *x, int error)
     uint64_t now = loop_now(x->lane->loop);
     uint64_t missed;
 
-    if (error != WEIR_E_NOTFOUND && x->reservation.cell &&
-        sched_saw_connect_failure(x->reservation.cell) && x->target)
-        log_warn("proxy", "endpoint=%.*s is down: connections to it fail",
-                 SLICE_ARG(x->target->id));
+    /* What we lack ourselves (descriptors, ports, memory) says nothing about the endpoint. */
+    bool ours = error == WEIR_E_NOTFOUND || error == WEIR_E_NOMEM || error == WEIR_E_FULL ||
+                error == WEIR_E_UNSUPPORTED;
+    if (!ours && x->reservation.cell)
+        judge_connect(x);
     if (x->target && log_limit_pass(&limit, now, NS_PER_S, &missed))
         log_warn("proxy", "cannot connect to endpoint=%.*s: %s (said %llu times less)",
                  SLICE_ARG(x->target->id), err_text(error), (unsigned long long)missed);
@@ -108,7 +110,7 @@ void attempt_broke(struct exchange *x)
         attempt_start(x);
         return;
     }
-    sched_saw_failure(x->reservation.cell);
+    judge_failure(x);
     if (untouched && (x->idempotent || x->route->retry.retry_unsafe) && !x->retried_failed &&
         budget(x)) {
         x->retried_failed = true;
@@ -133,16 +135,20 @@ bool attempt_repick(struct exchange *x)
     /* The other endpoint is reserved before this answer is given up, so that nothing is lost when there is none. */
     int rc = WEIR_E_AGAIN;
     if (pool_enter(&l->asker, x->pool)) {
-        rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, loop_clock(),
-                              prng_next(&l->asker.prng), &l->asker.scratch, &other, &chosen, &d);
+        uint64_t now = loop_clock();
+        decision_arm(&l->asker, x->explain_asked, now);
+        rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, now, prng_next(&l->asker.prng),
+                              &l->asker.scratch, &other, &chosen, &d);
         pool_leave(&l->asker, x->pool);
     }
     if (rc != 0 || !budget(x)) {
         x->exclude = excluded;
+        decision_disarm(&l->asker);
         if (rc == 0)
             exchange_release(l, &other);
         return false;
     }
+    decision_keep(&l->asker, x);
     x->retried_busy = true;
     stat_add(&l->stats.retries[RETRY_BUSY], 1);
     detach(x);

@@ -234,7 +234,6 @@ static void forget_sent(struct exchange *x)
     x->body_base = x->body_sent;
     if (buf_len(&x->body) == 0)
         lane_buf_give(x->lane, &x->body);
-    body_charge(x);
 }
 
 void body_push(struct exchange *x, struct slice head, struct slice tail)
@@ -266,8 +265,14 @@ void body_push(struct exchange *x, struct slice head, struct slice tail)
     if (k)
         (void)net_conn_send(&x->up->conn, v, k);
     forget_sent(x);
-    if (!x->complete && net_conn_queued(&x->up->conn) > HIGH_WATER)
+    body_charge(x);
+    if (!x->complete && net_conn_queued(&x->up->conn) > HIGH_WATER) {
         net_conn_pause(&x->client->conn);
+        if (x->state == X_AWAIT && !x->stall_ns) {
+            x->stall_ns = loop_now(x->lane->loop);
+            x->stall_queued = net_conn_queued(&x->up->conn);
+        }
+    }
     client_arm(x->client);
 }
 

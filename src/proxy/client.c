@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Client connections: accept, read heads, feed the exchange under way, keep alive. One request at a time; what a
- * client pipelines is left in the connection, with reading paused, until the answer before it is out.
+ * client pipelines is left in the connection, with reading paused, until the answer before it is out, to its last byte.
  *
  * One timer per connection, set lazily: it may run too early and is then set again, so that a request costs no timer
  * work as long as nothing is due sooner than before.
@@ -20,10 +20,21 @@ static struct client *client_of(struct net_conn *c)
     return container_of(c, struct client, conn);
 }
 
+/* What an answer left behind counts against the buffer budget until the client has taken it. */
+static void charge(struct client *c, size_t n)
+{
+    if (n > c->charged)
+        stat_add(&c->lane->stats.buffered, n - c->charged);
+    else
+        stat_sub(&c->lane->stats.buffered, c->charged - n);
+    c->charged = n;
+}
+
 static void bury(struct client *c)
 {
     struct lane *l = c->lane;
 
+    charge(c, 0);
     loop_timer_cancel(&c->timer);
     stat_sub(&l->stats.connections, 1);
     list_del(&c->node);
@@ -40,6 +51,7 @@ static void linger(struct client *c)
     c->closing = true;
     c->since_ns = loop_now(c->lane->loop);
     c->linger_queued = net_conn_queued(&c->conn);
+    charge(c, c->linger_queued);
     net_conn_shutdown(&c->conn);
     net_conn_resume(&c->conn);
     client_arm(c);
@@ -147,6 +159,7 @@ void client_after(struct client *c, enum fate fate)
     c->in_head = false;
     c->scanned = 0;
     c->since_ns = loop_now(c->lane->loop);
+    charge(c, net_conn_queued(&c->conn));
     client_arm(c);
     /* Whatever was left unread, pipelined or paused for the sake of a worker, goes on from here. */
     net_conn_resume(&c->conn);
@@ -227,6 +240,11 @@ static size_t on_data(struct net_conn *nc, const char *p, size_t n)
             if (used < n)
                 net_conn_pause(nc);
             break;
+        } else if (net_conn_queued(nc) > 0) {
+            /* Answers to a client that asks and asks but does not read would pile up here. */
+            if (used < n)
+                net_conn_pause(nc);
+            break;
         } else {
             size_t took = used < n ? read_head(c, p + used, n - used) : 0;
             if (took == 0)
@@ -261,6 +279,9 @@ static void on_drained(struct net_conn *nc)
         c->since_ns = loop_now(c->lane->loop);
         if (c->eof)
             client_close(c, FATE_KEEP);
+    } else if (!x) {
+        charge(c, 0);
+        net_conn_resume(nc);
     }
     if (!x || !x->up || x->state != X_RELAY)
         return;

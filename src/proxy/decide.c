@@ -3,7 +3,7 @@
  * From features to an endpoint: which model is meant, its pool, and then reserved, queued or refused.
  */
 #include "base/num.h"
-#include "proxy/exchange.h"
+#include "proxy/decision_log.h"
 
 /* One decision in so many is timed. */
 enum { DECISION_SAMPLE = 16 };
@@ -38,11 +38,9 @@ static struct slice resolve(struct exchange *x, struct slice name)
     return m->id;
 }
 
-/* @return REJECT_NONE with x->pool set, or why not. */
-static enum rejection choose_pool(struct exchange *x, struct slice *detail)
+enum rejection decide_model(struct exchange *x, struct slice *out, struct slice *detail)
 {
     struct slice name = x->f.model;
-    enum rejection why = REJECT_NONE;
 
     if (!name.n) {
         /* Not found within what may be looked at is not the same as not named. */
@@ -55,9 +53,20 @@ static enum rejection choose_pool(struct exchange *x, struct slice *detail)
             return s && s->synced ? REJECT_MODEL_REQUIRED : REJECT_STARTING;
         }
     }
-    bool named_in_body = x->f.model.n && !x->model_in_header;
     *detail = x->f.model;
-    name = resolve(x, name);
+    *out = resolve(x, name);
+    return REJECT_NONE;
+}
+
+/* @return REJECT_NONE with x->pool set, or why not. */
+static enum rejection choose_pool(struct exchange *x, struct slice *detail)
+{
+    bool named_in_body = x->f.model.n && !x->model_in_header;
+    struct slice name;
+
+    enum rejection why = decide_model(x, &name, detail);
+    if (why)
+        return why;
     x->pool = pool_get(x->lane, x->route, name, &why);
     if (!x->pool)
         return why;
@@ -118,6 +127,7 @@ void exchange_decide(struct exchange *x)
         exchange_reject(x, l->asker.snap ? REJECT_OVERLOADED : REJECT_STARTING, NULL, absent);
         return;
     }
+    decision_arm(&l->asker, x->explain_asked, now);
     int rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, now, prng_next(&l->asker.prng),
                               &l->asker.scratch, &x->reservation, &chosen, &d);
     bool queued = false;
@@ -132,6 +142,7 @@ void exchange_decide(struct exchange *x)
     }
     pool_leave(&l->asker, x->pool);
     count_pick(x, &d, began);
+    decision_keep(&l->asker, x);
     if (rc == 0) {
         attempt_start(x);
     } else if (queued) {
@@ -153,6 +164,8 @@ void exchange_granted(struct loop_job *j)
     struct lane *l = x->lane;
 
     if (x->state == X_ORPHAN) {
+        decision_granted(x);
+        decision_end(x, x->rejection ? error_outcome(x->rejection) : OUTCOME_CLIENT_GONE);
         exchange_move(x, X_ENDED);
         list_del(&x->node);
         list_add(&l->dead_exchanges, &x->node);
@@ -161,6 +174,7 @@ void exchange_granted(struct loop_job *j)
     }
     BUG_ON(x->state != X_QUEUE || !x->reservation.cell);
     x->queue_ns += loop_now(l->loop) - x->queue_from_ns;
+    decision_granted(x);
     attempt_start(x);
 }
 

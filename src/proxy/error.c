@@ -118,7 +118,12 @@ void error_write(struct buf *out, const struct error_answer *e)
         buf_put_json(out, slice_str(e->param));
     else
         buf_put_str(out, "null");
-    buf_put_str(out, "}}");
+    buf_put_char(out, '}');
+    if (e->explain.n) {
+        buf_put_str(out, ",\"weir_explain\":");
+        buf_put_slice(out, e->explain);
+    }
+    buf_put_char(out, '}');
     if (out->err)
         return;
     /* The length in four digits, right-aligned over the spaces left for it. */

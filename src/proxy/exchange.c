@@ -17,7 +17,9 @@
  * logs, and tells the client connection what to do next.
  */
 #include "proxy/exchange.h"
+
 #include "base/num.h"
+#include "proxy/decision_log.h"
 
 #define TO(state) (1u << (state))
 static const struct {
@@ -134,6 +136,7 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
     if (l->proxy->access_fd >= 0)
         access_log_add(x, outcome);
     count(x, outcome);
+    decision_end(x, outcome);
     if (x->up && x->rsp_keep && outcome != OUTCOME_CLIENT_GONE)
         upstream_put(x->up);
     else if (x->up)
@@ -164,6 +167,7 @@ void exchange_reject(struct exchange *x,
                              .param = param,
                              .detail = detail,
                              .request_id = exchange_request_id(x),
+                             .explain = slice_of(x->explain, x->explain_len),
                              .close = !keep,
                              .head_only = x->is_head};
 
@@ -238,6 +242,7 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
                   (h->framing == HTTP1_BODY_LENGTH && h->content_length == 0);
 
     enum rejection why = route_head(x, h, end, &fields);
+    x->explain_asked = explain_asked(x->lane->proxy, &fields);
     if (!why && own_answer(x, h))
         return 0;
     retry_count(&x->lane->retry, x->start_ns);
@@ -318,6 +323,12 @@ static void earliest(uint64_t *due, uint64_t from, uint64_t after)
         *due = from + after;
 }
 
+/* The worker takes nothing of the request, so the client is held back. */
+static bool upload_stalled(const struct exchange *x)
+{
+    return x->state == X_AWAIT && !x->request_sent && x->stall_ns && x->client->conn.paused;
+}
+
 uint64_t exchange_due(const struct exchange *x)
 {
     const struct limits *limits = &x->lane->proxy->routing->limits;
@@ -327,6 +338,8 @@ uint64_t exchange_due(const struct exchange *x)
         earliest(&due, x->queue_from_ns, x->route->queue.timeout_ns);
     if (x->state == X_AWAIT && x->request_sent)
         earliest(&due, x->sent_ns, x->route->timeouts.first_byte_ns);
+    if (upload_stalled(x))
+        earliest(&due, x->stall_ns, x->route->timeouts.first_byte_ns);
     if (!x->complete && !x->discard && !x->client->conn.paused)
         earliest(&due, x->client->since_ns, limits->body_read_ns);
     if (x->state == X_RELAY && x->up) {
@@ -364,6 +377,20 @@ static void relay_timeout(struct exchange *x, uint64_t now)
         client_arm(x->client);
 }
 
+/* As long as it takes something, it is only slow. */
+static void upload_timeout(struct exchange *x, uint64_t now)
+{
+    size_t queued = x->up ? net_conn_queued(&x->up->conn) : 0;
+
+    if (queued < x->stall_queued) {
+        x->stall_queued = queued;
+        x->stall_ns = now;
+        client_arm(x->client);
+    } else {
+        exchange_reject(x, REJECT_FIRST_BYTE_TIMEOUT, NULL, absent);
+    }
+}
+
 void exchange_timeout(struct exchange *x)
 {
     const struct limits *limits = &x->lane->proxy->routing->limits;
@@ -386,7 +413,11 @@ void exchange_timeout(struct exchange *x)
         exchange_reject(x, REJECT_QUEUE_TIMEOUT, NULL, absent);
     } else if (x->state == X_AWAIT && x->request_sent && x->route->timeouts.first_byte_ns &&
                now >= x->sent_ns + x->route->timeouts.first_byte_ns) {
+        judge_timeout(x);
         exchange_reject(x, REJECT_FIRST_BYTE_TIMEOUT, NULL, absent);
+    } else if (upload_stalled(x) && x->route->timeouts.first_byte_ns &&
+               now >= x->stall_ns + x->route->timeouts.first_byte_ns) {
+        upload_timeout(x, now);
     } else if (x->state == X_RELAY) {
         relay_timeout(x, now);
     } else {
@@ -401,10 +432,12 @@ void exchange_sweep(struct lane *l)
     weir_list_foreach_safe (n, &l->exchanges) {
         struct exchange *x = container_of(n, struct exchange, node);
         /* While it is queued its reservation belongs to whoever grants it. */
-        if (x->state != X_QUEUE)
+        if (x->state != X_QUEUE) {
             sched_settle(&x->reservation);
-        else if (atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0)
+            judge_wait(x);
+        } else if (atomic_load_explicit(&x->pool->members, memory_order_relaxed) == 0) {
             exchange_reject(x, REJECT_NO_ENDPOINT, NULL, absent);
+        }
     }
 }
 

@@ -109,14 +109,17 @@ struct exchange {
     bool request_sent : 1; /**< to its end */
     bool up_chunked : 1;   /**< framing towards the worker */
     bool rsp_started : 1;  /**< any answer byte was received */
+    bool proven : 1;       /**< a good answer began: the breaker was told */
     bool retried_reused : 1, retried_busy : 1, retried_failed : 1;
-    bool fresh_only : 1;  /**< no pooled connection for the next attempt */
-    bool up_reused : 1;   /**< the present attempt runs on one */
-    bool keep : 1;        /**< the client connection goes on after this answer */
-    bool rsp_keep : 1;    /**< the upstream connection may go on */
-    bool rsp_close : 1;   /**< answer delimited by close towards the client */
-    bool rsp_chunked : 1; /**< answer chunked towards the client */
-    bool alias : 1;       /**< the model named in the body is an alias of the pool's */
+    bool fresh_only : 1;     /**< no pooled connection for the next attempt */
+    bool up_reused : 1;      /**< the present attempt runs on one */
+    bool keep : 1;           /**< the client connection goes on after this answer */
+    bool rsp_keep : 1;       /**< the upstream connection may go on */
+    bool rsp_close : 1;      /**< answer delimited by close towards the client */
+    bool rsp_chunked : 1;    /**< answer chunked towards the client */
+    bool alias : 1;          /**< the model named in the body is an alias of the pool's */
+    bool explain_asked : 1;  /**< it may know why, and asked */
+    bool explain_waited : 1; /**< what explain says is why it had to wait */
     uint8_t connect_failures;
     uint8_t lost;         /**< endpoints that left the fleet between the pick and the attempt */
     uint8_t session_rank; /**< which entry of hash_on gave the session; n_hash_on = none */
@@ -126,6 +129,10 @@ struct exchange {
     struct sched_exclude exclude;
     struct sched_waiter waiter;
     struct loop_job grant_job; /**< posted by whoever grants */
+    uint64_t decision_seq;     /**< in the log; 0 = not logged */
+    uint64_t granted_seq;      /**< of the grant; set by who grants */
+    char *explain; /**< owned: why, as one line of JSON; NULL = not asked, or not decided yet */
+    uint32_t explain_len;
 
     /* answer */
     uint16_t status;
@@ -137,7 +144,8 @@ struct exchange {
 
     /* times, monotonic; 0 = not yet */
     uint64_t start_ns, queue_from_ns, queue_ns, sent_ns, first_byte_ns, last_rx_ns;
-    uint64_t stall_ns;   /**< since when the client takes nothing, 0 = it does */
+    uint64_t
+        stall_ns; /**< since when the client takes nothing (X_AWAIT: the worker), 0 = it does */
     size_t stall_queued; /**< bytes it had to take then */
 };
 
@@ -153,6 +161,7 @@ struct client {
     uint32_t scanned;        /**< bytes of an incomplete head known to hold no new line end */
     size_t dropped;          /**< bytes read and dropped while closing */
     size_t linger_queued;    /**< bytes it had to take at the last look */
+    size_t charged;          /**< unsent bytes of ended exchanges, counted in the lane's buffered */
     bool closing : 1;        /**< politely: FIN is sent or will be, what still comes is dropped */
     bool in_head : 1;        /**< part of a head was received */
     bool eof : 1;            /**< the client sent FIN */
@@ -170,7 +179,7 @@ void client_close(struct client *c, enum fate fate);
 /** The fields of a request that mean something to Weir; borrowed from the head, absent when not there. */
 struct request_fields {
     struct slice content_type, request_id, traceparent, tracestate, model, version, memory, session,
-        priority, tenant, timeout, slo;
+        priority, tenant, timeout, slo, explain, token;
     bool own_hop; /**< X-Weir-Hop names this instance */
     bool new_trace;
 };
@@ -191,6 +200,11 @@ const struct route *route_match(const struct routing *r, struct slice path);
 void route_session_from_body(struct exchange *x, const struct peek_found *found);
 /** A well-formed traceparent? (W3C Trace Context) */
 bool route_traceparent_ok(struct slice v);
+/**
+ * Free of "." and ".." segments, also percent-encoded ones? A worker that resolves them would serve another path than
+ * the one that was routed.
+ */
+bool route_path_ok(struct slice path);
 /** May it be passed on, echoed and logged as it is? */
 bool route_request_id_ok(struct slice v);
 
@@ -280,6 +294,10 @@ void attempt_broke(struct exchange *x);
 /** A worker says 429 or 503: go to another one? @return true when the exchange left this upstream. */
 bool attempt_repick(struct exchange *x);
 
+/* decide.c */
+/** Which model is meant, by its real name. @param detail out: what the client called it. */
+enum rejection decide_model(struct exchange *x, struct slice *name, struct slice *detail);
+
 /* upstream.c */
 /** The target of a granted cell; made from the snapshot when new. NULL when the endpoint is gone or memory is short. */
 struct target *upstream_target(struct lane *l, struct cell *cell);
@@ -329,10 +347,23 @@ struct error_answer {
     const char *param;   /**< NULL: null */
     struct slice detail; /**< appended to the message in backquotes; absent: nothing */
     struct slice request_id;
+    struct slice explain; /**< JSON of at most EXPLAIN_HEADER_MAX bytes; absent: nothing */
     bool close, head_only;
 };
 /** A whole answer into out. */
 void error_write(struct buf *out, const struct error_answer *e);
+
+/* judge.c */
+/** A connection to the endpoint of x failed. */
+void judge_connect(struct exchange *x);
+/** Its answer broke off, never began or is a 5xx. */
+void judge_failure(struct exchange *x);
+/** No first byte in time. */
+void judge_timeout(struct exchange *x);
+/** Payload came, or the end of an answer without any. @param more it is not the first. */
+void judge_answer(struct exchange *x, bool more);
+/** From time to time: does it wait for a silent endpoint? */
+void judge_wait(struct exchange *x);
 
 /* access_log.c */
 void access_log_add(struct exchange *x, enum proxy_outcome outcome);

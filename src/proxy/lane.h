@@ -47,6 +47,8 @@ struct asker {
         pool_hazard;             /**< protects the snapshot used under a pool's lock */
     uint32_t turn;               /**< which pool is offered room first */
     const struct snapshot *snap; /**< of this turn; NULL for the control thread */
+    struct sched_record *record; /**< room for a decision that somebody wants to know */
+    bool sampled;                /**< the armed decision is for the log */
 };
 
 /** One model on one route. Never freed before the proxy; model and route never change. */
@@ -107,8 +109,12 @@ struct alias {
     const struct model_config *model;
 };
 
+struct decision_log;
+
 struct proxy {
     const struct mem *mem;
+    struct decision_log *decisions;
+    char *admin_token; /**< owned; NULL = none */
     const struct routing *routing;
     struct loop *control;
     struct net_addr listen[PROXY_LISTENERS_MAX];

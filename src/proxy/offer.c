@@ -9,7 +9,7 @@
  * served (exchange_decide()); who releases lowers the ledger and then looks at both. All of it is sequentially
  * consistent, so one of the two sees the other.
  */
-#include "proxy/exchange.h"
+#include "proxy/decision_log.h"
 
 /* More grants than this from one offer mean a sample opened a wide gap; the next sample goes on. */
 enum { GRANTS_MAX = 256 };
@@ -22,12 +22,17 @@ static bool offer_to(struct asker *a, struct pool *pool, const struct cell *cell
 
     if (!pool_enter(a, pool))
         return false;
+    uint64_t now = loop_clock();
+    decision_arm(a, false, now);
     if (!cell || sched_pool_has(pool->sched, cell->slot, cell->generation))
-        w = sched_pool_offer(pool->sched, loop_clock(), prng_next(&a->prng), &a->scratch, &chosen);
+        w = sched_pool_offer(pool->sched, now, prng_next(&a->prng), &a->scratch, &chosen);
     pool_leave(a, pool);
-    if (!w)
+    if (!w) {
+        decision_disarm(a);
         return false;
+    }
     struct exchange *x = container_of(w, struct exchange, waiter);
+    decision_grant(a, x);
     loop_post(x->lane->loop, &x->grant_job);
     return true;
 }

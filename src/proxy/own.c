@@ -60,8 +60,9 @@ static bool ready(const struct lane *l)
         return false;
     for (uint32_t i = 0; s && i < s->n_members; i++) {
         const struct endpoint *e = s->members[i].endpoint;
+        int health = atomic_load_explicit(&s->members[i].cell->health, memory_order_relaxed);
         if (e->enabled && e->registry_healthy && !e->draining && e->weight > 0 &&
-            atomic_load_explicit(&s->members[i].cell->health, memory_order_relaxed) != HEALTH_DOWN)
+            (health == HEALTH_UP || (health == HEALTH_UNKNOWN && e->vouched)))
             return true;
     }
     return false;

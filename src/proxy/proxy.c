@@ -13,7 +13,8 @@
 
 #include "base/num.h"
 #include "loop/log.h"
-#include "proxy/exchange.h"
+#include "proxy/decision_log.h"
+#include "sched/record.h"
 
 /* SCRATCH_ROWS: to begin with; pool_enter() makes room for larger pools. */
 enum {
@@ -227,12 +228,16 @@ static int asker_init(struct asker *a, struct proxy *p, uint64_t seed)
 {
     a->proxy = p;
     a->prng.state = seed;
+    int rc = sched_record_new(p->mem, SCHED_RECORD_ROWS, &a->record);
+    if (rc)
+        return rc;
     return sched_scratch_reserve(&a->scratch, p->mem, SCRATCH_ROWS);
 }
 
 static void asker_fini(struct asker *a)
 {
     sched_scratch_fini(&a->scratch, loop_mem());
+    sched_record_free(a->record);
 }
 
 static int
@@ -376,6 +381,12 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
     if (!rc)
         rc = aliases_init(p);
     if (!rc)
+        rc = decision_log_new(mem, o->decisions_per_s, &p->decisions);
+    if (!rc && o->admin_token) {
+        p->admin_token = mem_strdup(mem, slice_str(o->admin_token));
+        rc = p->admin_token ? 0 : WEIR_E_NOMEM;
+    }
+    if (!rc)
         rc = asker_init(&p->control_asker, p, prng_next(&seeds));
     for (unsigned i = 0; !rc && i < o->n_loops; i++) {
         p->n_lanes++;
@@ -480,6 +491,8 @@ void proxy_free(struct proxy *p)
     asker_fini(&p->control_asker);
     pools_free(p);
     pthread_mutex_destroy(&p->pools_lock);
+    decision_log_free(p->decisions);
+    mem_free(p->mem, p->admin_token);
     mem_free(p->mem, p->aliases);
     mem_free(p->mem, p->reads_body);
     mem_free(p->mem, p->uses_session);

@@ -30,8 +30,11 @@ struct proxy_options {
     const struct net_addr *listen; /**< addresses to bind, one socket per loop each; copied */
     unsigned n_listen;
     const struct routing *routing; /**< borrowed; must outlive the proxy */
-    struct slice hop_id; /**< names this instance in X-Weir-Hop; token characters; copied */
-    int access_fd;       /**< access log, one JSON line a request; -1 = none; not owned */
+    struct slice hop_id;      /**< names this instance in X-Weir-Hop; token characters; copied */
+    int access_fd;            /**< access log, one JSON line a request; -1 = none; not owned */
+    uint32_t decisions_per_s; /**< decisions logged a second at most; 0 = none */
+    const char
+        *admin_token; /**< who sends it may ask why (X-Weir-Explain); NULL = nobody; copied */
 };
 
 /** Build everything, bind nothing. WEIR_E_INVALID for options out of range, WEIR_E_NOMEM. Thread: control. */

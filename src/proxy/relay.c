@@ -5,7 +5,7 @@
  * becomes chunked for HTTP/1.1 clients. Trailers are dropped. What breaks off is never completed: the client's
  * connection is reset, so that a cut answer cannot be taken for a whole one.
  */
-#include "proxy/exchange.h"
+#include "proxy/decision_log.h"
 #include "proxy/head.h"
 #include "sched/evidence.h"
 
@@ -69,6 +69,7 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
     buf_put(out, "\r\n", 2);
     head_copy_fields(out, h, end, drop_field, &keep_length);
     head_put(out, "X-Request-Id: ", exchange_request_id(x));
+    explain_put_header(out, x);
     if (h->framing == HTTP1_BODY_LENGTH) {
         buf_put_str(out, "Content-Length: ");
         buf_put_u64(out, h->content_length);
@@ -83,6 +84,7 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
     buf_put(out, "\r\n", 2);
 
     x->first_byte_ns = loop_now(x->lane->loop);
+    x->stall_ns = 0;
     sched_first_byte(&x->reservation);
     exchange_move(x, X_RELAY);
     /* Nothing can be sent again from here on: an idle stream holds no copy of its request. */
@@ -93,13 +95,17 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
     }
 }
 
-/* An interim answer: 100 goes to a client that waits for it, 103 to any that may know it. */
+/*
+ * An interim answer: 100 goes to a client that waits for it, 103 to any that may know it. They are only hints, so one
+ * that a client is too slow for is dropped: a worker may send any number of them.
+ */
 static void interim(struct exchange *x, const struct http1_head *h, const char *end)
 {
     struct buf *out = &x->lane->out;
     bool keep_length = false;
 
-    if (x->http10 || (h->status == 100 && !x->expect))
+    if (x->http10 || (h->status == 100 && !x->expect) ||
+        net_conn_queued(&x->client->conn) > HIGH_WATER_TIGHT)
         return;
     if (h->status == 100)
         x->expect = false;
@@ -113,6 +119,7 @@ static void interim(struct exchange *x, const struct http1_head *h, const char *
     buf_put(out, "\r\n", 2);
     if (!out->err)
         (void)net_conn_send_slice(&x->client->conn, buf_slice(out));
+    body_charge(x);
 }
 
 /* Send what was gathered: [head] [chunk size] payload runs [CRLF] [last chunk]. */
@@ -228,8 +235,10 @@ size_t relay_data(struct exchange *x, const char *p, size_t n)
     size_t used = 0;
 
     progress(x);
-    if (x->state == X_RELAY)
+    if (x->state == X_RELAY) {
+        judge_answer(x, true);
         return payload(x, (struct slice){NULL, 0}, p, n);
+    }
     BUG_ON(x->state != X_AWAIT);
     for (;;) {
         int64_t took = wire_http1_response(p + used, n - used, exchange_method(x), h, &error);
@@ -253,6 +262,11 @@ size_t relay_data(struct exchange *x, const char *p, size_t n)
         exchange_end(x, OUTCOME_UPSTREAM_ERROR, FATE_ABORT);
         return n;
     }
+    if (h->status >= 500 && h->status != 503)
+        judge_failure(x);
+    else if (used < n || x->rsp_framing == HTTP1_BODY_NONE ||
+             (x->rsp_framing == HTTP1_BODY_LENGTH && x->rsp_left == 0))
+        judge_answer(x, false);
     used += payload(x, buf_slice(&x->lane->out), p + used, n - used);
     return used;
 }
@@ -270,7 +284,7 @@ void relay_end_of_stream(struct exchange *x, bool clean)
         finish(x, false);
         return;
     }
-    sched_saw_failure(x->reservation.cell);
+    judge_failure(x);
     x->rsp_keep = false;
     exchange_end(x, OUTCOME_UPSTREAM_ABORTED, FATE_ABORT);
 }

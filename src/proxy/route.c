@@ -79,7 +79,8 @@ static void note(struct exchange *x, struct request_fields *f, const struct http
         FIELD("X-Model-Version", version),   FIELD("X-Required-Memory", memory),
         FIELD("X-Session-Id", session),      FIELD("X-Priority", priority),
         FIELD("X-Tenant-Id", tenant),        FIELD("X-Request-Timeout-Ms", timeout),
-        FIELD("X-SLO-TTFT-Ms", slo),
+        FIELD("X-SLO-TTFT-Ms", slo),         FIELD("X-Weir-Explain", explain),
+        FIELD("X-Weir-Token", token),
 #undef FIELD
     };
     static const struct slice traceparent = SLICE("Traceparent");
@@ -124,15 +125,60 @@ static bool drop_field(const struct http1_head *h, const struct http1_field *f, 
             return true;
         break;
     case 12:
-        if (slice_eq_nocase(f->name, SLICE("X-Request-Id")))
+        if (slice_eq_nocase(f->name, SLICE("X-Request-Id")) ||
+            slice_eq_nocase(f->name, SLICE("X-Weir-Token")))
             return true;
         break;
     case 14:
-        return slice_eq_nocase(f->name, SLICE("Content-Length"));
+        if (slice_eq_nocase(f->name, SLICE("Content-Length")) ||
+            slice_eq_nocase(f->name, SLICE("X-Weir-Explain")))
+            return true;
+        break;
     default:
         break;
     }
     return wire_http1_hop_by_hop(h, f);
+}
+
+/* The next character of a path; where a dot or a separator is hidden in %XX, that one. */
+static char path_char(struct slice path, size_t *at)
+{
+    char c = path.p[(*at)++];
+
+    if (c != '%' || path.n - *at < 2)
+        return c;
+    char high = path.p[*at];
+    char low = ascii_lower(path.p[*at + 1]);
+    char hidden = high == '2' && low == 'e'   ? '.'
+                  : high == '2' && low == 'f' ? '/'
+                  : high == '5' && low == 'c' ? '\\'
+                                              : c;
+    *at += hidden == c ? 0 : 2;
+    return hidden;
+}
+
+bool route_path_ok(struct slice path)
+{
+    static const char separators[] = "/\\;";
+    unsigned dots = 0;
+    bool plain = true; /* the segment has nothing but dots so far */
+
+    if (slice_find(path, '.') == path.n && slice_find(path, '%') == path.n)
+        return true;
+    for (size_t at = 0; at < path.n;) {
+        char c = path_char(path, &at);
+        if (memchr(separators, c, sizeof(separators) - 1)) {
+            if (plain && (dots == 1 || dots == 2))
+                return false;
+            plain = true;
+            dots = 0;
+        } else if (c == '.') {
+            dots++;
+        } else {
+            plain = false;
+        }
+    }
+    return !plain || (dots != 1 && dots != 2);
 }
 
 /* Origin form of the target, or the absent slice. */
@@ -146,6 +192,10 @@ static struct slice origin(struct slice target)
     if (target.n > scheme.n && slice_eq_nocase(slice_of(target.p, scheme.n), scheme)) {
         struct slice rest = slice_from(target, scheme.n);
         size_t slash = slice_find(rest, '/');
+        size_t question = slice_find(rest, '?');
+        /* A query right after the authority has no path to stand behind. */
+        if (question < slash)
+            return (struct slice){NULL, 0};
         return slash < rest.n ? slice_from(rest, slash) : root;
     }
     return (struct slice){NULL, 0};
@@ -200,7 +250,8 @@ enum rejection route_head(struct exchange *x,
         x->method_len = x->path_len = x->rid_len = 0;
         return out->err == WEIR_E_FULL ? REJECT_HEADERS_TOO_LARGE : REJECT_OVERLOADED;
     }
-    if (!target.p)
+    /* Weir opens no tunnels, whatever form the target has. */
+    if (!target.p || slice_eq(h->method, SLICE("CONNECT")) || !route_path_ok(exchange_path(x)))
         return REJECT_INVALID_REQUEST;
     return f->own_hop ? REJECT_LOOP_DETECTED : REJECT_NONE;
 }

@@ -208,6 +208,8 @@ static void on_drained(struct net_conn *c)
 
     if (!x)
         return;
+    if (x->state == X_AWAIT)
+        x->stall_ns = 0;
     body_pump(x);
     body_charge(x);
     if (x->client && !x->complete)

@@ -250,7 +250,8 @@ void nacos_handle(struct call *c)
     if (rc == WEIR_E_FULL)
         nacos_fail(&n, 400, V3_INVALID, "more than %u parameters", NACOS_PARAMS_MAX);
     else if (rc)
-        nacos_fail(&n, 400, V3_INVALID, "parameters cannot be decoded: a broken %%-escape");
+        nacos_fail(&n, 400, V3_INVALID,
+                   "parameters cannot be decoded: a broken %%-escape, or not UTF-8");
     else if (!route->open && !authorized(&n))
         nacos_fail(&n, 403, V3_DENIED, "unknown user!");
     else

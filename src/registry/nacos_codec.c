@@ -4,6 +4,7 @@
 
 #include "base/bug.h"
 #include "base/num.h"
+#include "base/utf8.h"
 #include "wire/json_scan.h"
 #include "wire/url.h"
 
@@ -31,6 +32,8 @@ static int decode(struct arena *a, struct buf *scratch, struct slice raw, struct
     int rc = wire_url_decode(raw, true, scratch);
     if (!rc)
         rc = scratch->err;
+    if (!rc && !utf8_ok(buf_slice(scratch).p, buf_len(scratch)))
+        rc = WEIR_E_INVALID;
     return rc ? rc : arena_slice(a, trim(buf_slice(scratch)), out);
 }
 

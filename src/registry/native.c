@@ -5,6 +5,7 @@
 
 #include "base/bug.h"
 #include "base/num.h"
+#include "base/utf8.h"
 #include "loop/alloc.h"
 #include "registry/nacos_codec.h"
 #include "registry/native_json.h"
@@ -360,13 +361,13 @@ static bool read_id(struct call *c, struct slice raw, struct slice *id)
     struct slice s = buf_slice(&b);
     for (size_t i = 0; i < s.n; i++)
         ok &= (unsigned char)s.p[i] >= 0x20 && s.p[i] != 0x7f;
-    if (!rc && !b.err && ok && s.n > 0 && arena_slice(&c->arena, s, id) == 0) {
+    if (!rc && !b.err && ok && utf8_ok(s.p, s.n) && s.n > 0 && arena_slice(&c->arena, s, id) == 0) {
         buf_fini(&b);
         return true;
     }
     buf_fini(&b);
     error_reply(c, 400, "invalid_field", "id",
-                "the id in the path must be 1 to %u bytes without control characters",
+                "the id in the path must be 1 to %u bytes of UTF-8 without control characters",
                 ENDPOINT_TEXT_MAX);
     return false;
 }

@@ -13,7 +13,7 @@ void sched_saw_progress(struct cell *c, uint64_t now_ns)
         atomic_store_explicit(&c->last_progress_ns, now_ns, memory_order_relaxed);
     if (atomic_load_explicit(&c->consecutive_failures, memory_order_relaxed) != 0)
         atomic_store_explicit(&c->consecutive_failures, 0, memory_order_relaxed);
-    int unknown = HEALTH_UNKNOWN;
+    short unknown = HEALTH_UNKNOWN;
     if (atomic_load_explicit(&c->health, memory_order_relaxed) == HEALTH_UNKNOWN &&
         atomic_compare_exchange_strong(&c->health, &unknown, HEALTH_UP))
         atomic_fetch_or(&c->health_flags, HEALTH_SEEN_UP);

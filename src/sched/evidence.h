@@ -20,7 +20,7 @@ void sched_saw_progress(struct cell *c, uint64_t now_ns);
 /** A connection to it failed (refused, unreachable, timed out). @return true when this one took it out of use. */
 bool sched_saw_connect_failure(struct cell *c);
 
-/** An answer broke off or never began. Counted, for metrics; progress and probes decide about health. */
+/** An answer broke off, never began, or is a 5xx. Counted, for metrics; what follows is the breaker's (sched/breaker.h). */
 void sched_saw_failure(struct cell *c);
 
 #endif /* WEIR_SCHED_EVIDENCE_H */

@@ -3,7 +3,7 @@
  */
 #include "sched/plugin.h"
 
-static bool has_model(const struct endpoint *e, const struct features *f)
+bool sched_has_model(const struct endpoint *e, const struct features *f)
 {
     for (uint32_t i = 0; i < e->n_models; i++) {
         const struct model_ref *m = &e->models[i];
@@ -27,7 +27,7 @@ uint32_t sched_filter_model(const struct sched_view *v, uint32_t *fit, uint32_t 
         const struct sched_candidate *c = &v->candidates[fit[i]];
         bool ok = c->endpoint->tasks == 0 || f->task == 0 || (c->endpoint->tasks & f->task);
         if (ok && (v->any_loading || !same || f->version.p))
-            ok = has_model(c->endpoint, f);
+            ok = sched_has_model(c->endpoint, f);
         fit[kept] = fit[i];
         kept += ok;
     }

@@ -3,6 +3,7 @@
 #include "sched/ledger.h"
 
 #include "base/bug.h"
+#include "sched/breaker.h"
 #include "sched/row.h"
 
 /* Whatever a client claims to need, promises must not wrap: 2^40 bytes or tokens are beyond any endpoint already. */
@@ -56,6 +57,33 @@ int sched_reserve(struct reservation *r, struct cell *c, uint32_t limit, const s
     return 0;
 }
 
+int sched_reserve_trial(struct reservation *r,
+                        struct cell *c,
+                        uint32_t limit,
+                        const struct features *f,
+                        uint64_t now_ns)
+{
+    enum breaker_pass pass = sched_breaker_enter(c, now_ns);
+
+    if (pass == BREAKER_BLOCKED)
+        return WEIR_E_FULL;
+    int rc = sched_reserve(r, c, limit, f);
+    if (pass == BREAKER_FREE)
+        return rc;
+    if (rc)
+        sched_breaker_leave(c);
+    else
+        r->trial = true;
+    return rc;
+}
+
+void sched_trial_over(struct reservation *r)
+{
+    if (r->cell && r->trial)
+        sched_breaker_leave(r->cell);
+    r->trial = false;
+}
+
 void sched_first_byte(struct reservation *r)
 {
     if (!r->cell)
@@ -85,6 +113,7 @@ struct cell *sched_release(struct reservation *r)
 
     if (!c)
         return NULL;
+    sched_trial_over(r);
     lower(&c->prefill_tokens, r->prefill_tokens);
     drop_promise(r);
     BUG_ON(atomic_fetch_sub_explicit(&c->inflight, 1, memory_order_acq_rel) == 0);

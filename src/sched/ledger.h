@@ -18,6 +18,7 @@ struct reservation {
     uint64_t tokens;         /**< still promised */
     uint64_t sample_count;   /**< samples the cell had when promised */
     bool first_byte;         /**< seen */
+    bool trial;              /**< it holds the trial slot of a half-open breaker */
 };
 
 /**
@@ -27,6 +28,19 @@ struct reservation {
  */
 int sched_reserve(struct reservation *r, struct cell *c, uint32_t limit, const struct features *f)
     MUST_CHECK;
+
+/**
+ * The same for an endpoint whose breaker was seen half-open: takes its trial slot too, unless the breaker closed meanwhile.
+ * @return also WEIR_E_FULL when another request tries already.
+ */
+int sched_reserve_trial(struct reservation *r,
+                        struct cell *c,
+                        uint32_t limit,
+                        const struct features *f,
+                        uint64_t now_ns) MUST_CHECK;
+
+/** The trial has its verdict: give the slot back, keep the rest. Harmless without one. */
+void sched_trial_over(struct reservation *r);
 
 /** First response byte: the prefill is over. Harmless when repeated, or on an empty reservation. */
 void sched_first_byte(struct reservation *r);

@@ -74,7 +74,7 @@ int sched_state_members(struct sched_state *s, const struct sched_candidate *c, 
 
 int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32_t n)
 {
-    struct sched_scratch bigger = {.cap = n};
+    struct sched_scratch bigger = {.cap = n, .record = s->record};
 
     if (n <= s->cap)
         return 0;
@@ -188,7 +188,8 @@ static void explain_start(const struct sched_view *v, struct explain_row *why)
             .dropped_by = EXPLAIN_TRIED,
             .load = v->rows[i].load,
             .weight = v->candidates[i].weight,
-            .share = sched_share(v->policy, &v->candidates[i], &v->rows[i]),
+            .share =
+                sched_ramped(sched_share(v->policy, &v->candidates[i], &v->rows[i]), &v->rows[i]),
         };
 }
 

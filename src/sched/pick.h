@@ -117,12 +117,15 @@ int sched_state_members(struct sched_state *s,
                         const struct sched_candidate *c,
                         uint32_t n) MUST_CHECK;
 
+struct sched_record;
+
 /** Work space of one pick, one per thread; about 70 bytes a row. Zeroed = empty. */
 struct sched_scratch {
     struct sched_row *rows;
     uint32_t *fit;
     struct sched_cost *costs;
     uint32_t cap;
+    struct sched_record *record; /**< borrowed: the pool's picks are captured there; NULL = not */
 };
 /** Room for at least n rows. On failure what was there stays. */
 int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32_t n) MUST_CHECK;

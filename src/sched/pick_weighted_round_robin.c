@@ -14,6 +14,6 @@ uint32_t sched_pick_weighted_round_robin(const struct sched_view *v,
     (void)costs;
     (void)seed;
     for (uint32_t i = 0; i < n; i++)
-        swrr_add(&turn, i, fit[i], v->candidates[fit[i]].weight);
+        swrr_add(&turn, i, fit[i], sched_ramped(v->candidates[fit[i]].weight, &v->rows[fit[i]]));
     return swrr_serve(&turn);
 }

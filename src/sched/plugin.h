@@ -5,6 +5,7 @@
 
 #include "base/prng.h"
 #include "sched/pick.h"
+#include "sched/record.h"
 
 /** Rotation of a pool. Parallel arrays over its candidates. */
 struct sched_state {
@@ -26,6 +27,20 @@ struct sched_mark {
 };
 struct sched_mark sched_state_save(struct sched_state *s);
 void sched_state_restore(struct sched_state *s, struct sched_mark m);
+
+/** Does the endpoint have the model (or LoRA) by name, in the version asked for? */
+bool sched_has_model(const struct endpoint *e, const struct features *f);
+
+/** Copy what a pick is about to read, then what it decided. record.c. */
+void sched_record_before(struct sched_record *r,
+                         const struct sched_view *v,
+                         const struct sched_exclude *exclude,
+                         const struct sched_state *state,
+                         uint64_t seed);
+void sched_record_after(struct sched_record *r,
+                        const struct sched_view *v,
+                        const struct decision *d,
+                        bool explained);
 
 uint32_t sched_filter_usable(const struct sched_view *v, uint32_t *fit, uint32_t n);
 uint32_t sched_filter_model(const struct sched_view *v, uint32_t *fit, uint32_t n);

@@ -5,7 +5,7 @@
 
 const struct sched_filter sched_filters[] = {
     {.name = "usable",
-     .why = "disabled, weight 0, draining, not healthy, or loading",
+     .why = "disabled, weight 0, draining, not healthy, loading, or its breaker is open",
      .keep = sched_filter_usable},
     {.name = "model",
      .why = "does not have this model, version or task, or is still loading it",

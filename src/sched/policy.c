@@ -117,6 +117,7 @@ void sched_policy_seal(struct policy *p)
     for (uint32_t i = 0; i < p->n_gpu_weights; i++)
         h = hash_pair(hash_pair(h, hash_slice(p->gpu_weights[i].gpu_type, 4)),
                       p->gpu_weights[i].weight);
+    h = hash_pair(hash_pair(h, p->panic_percent), p->slow_start_ns);
     p->hash = hash_pair(h, p->bound_q16);
 }
 

@@ -249,10 +249,33 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
     };
 }
 
-static void fill_rows(const struct sched_pool *p, uint64_t now_ns, struct sched_scratch *scratch)
+static void
+fill_rows(const struct sched_pool *p, uint64_t now_ns, uint64_t seed, struct sched_scratch *scratch)
 {
     BUG_ON(p->n > scratch->cap);
-    sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows);
+    if (sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows) & SCHED_YOUNG)
+        sched_rows_ramp(p->policy, p->candidates, p->n, now_ns, seed, scratch->rows);
+}
+
+/* One pick, captured when somebody wants to know. @param why NULL, or room for an explanation. */
+static void pick(struct sched_pool *p,
+                 struct sched_view *v,
+                 const struct sched_exclude *exclude,
+                 uint64_t seed,
+                 struct sched_scratch *scratch,
+                 struct decision *d,
+                 struct explain_row *why)
+{
+    struct sched_record *record = scratch->record;
+
+    if (record) {
+        sched_record_before(record, v, exclude, p->state, seed);
+        if (!why && v->n <= record->cap)
+            why = record->why;
+    }
+    sched_pick(v, exclude, p->state, seed, scratch, d, why);
+    if (record)
+        sched_record_after(record, v, d, why && why == record->why);
 }
 
 /* Pick and reserve from rows already filled. A place lost to another thread is seen and another pick made. */
@@ -269,17 +292,24 @@ static int pick_and_reserve(struct sched_pool *p,
     struct sched_view v = view(p, f, scratch);
 
     for (uint32_t attempt = 0; attempt < RESERVE_ATTEMPTS; attempt++) {
-        sched_pick(&v, exclude, p->state, seed, scratch, d, NULL);
+        pick(p, &v, exclude, seed, scratch, d, NULL);
         if (d->row == DECISION_NOBODY)
             return d->rejection == REJECT_NONE ? WEIR_E_AGAIN : WEIR_E_NOTFOUND;
         const struct sched_candidate *c = &p->candidates[d->row];
-        if (sched_reserve(r, c->cell, c->limit, f) == 0) {
+        struct sched_row *row = &scratch->rows[d->row];
+        int rc = row->flags & SCHED_TRIAL ? sched_reserve_trial(r, c->cell, c->limit, f, now_ns)
+                                          : sched_reserve(r, c->cell, c->limit, f);
+        if (rc == 0) {
             *chosen = (struct member){c->endpoint, c->cell};
             return 0;
         }
-        sched_rows_fill(c, 1, now_ns, &scratch->rows[d->row]);
+        uint16_t ramp = row->ramp;
+        sched_rows_fill(c, 1, now_ns, row);
+        row->ramp = ramp;
     }
     d->row = DECISION_NOBODY;
+    if (scratch->record)
+        scratch->record->captured = false; /* none of these picks came true */
     return WEIR_E_AGAIN;
 }
 
@@ -399,7 +429,7 @@ int sched_pool_admit(struct sched_pool *p,
 {
     struct grant look = {now_ns, seed, NULL};
 
-    fill_rows(p, now_ns, scratch);
+    fill_rows(p, now_ns, seed, scratch);
     if (p->queue.n && first_served(p, scratch, &look)) {
         *d = (struct decision){.row = DECISION_NOBODY};
         return WEIR_E_AGAIN;
@@ -449,7 +479,7 @@ struct sched_waiter *sched_pool_offer(struct sched_pool *p,
 
     if (p->queue.n == 0)
         return NULL;
-    fill_rows(p, now_ns, scratch);
+    fill_rows(p, now_ns, seed, scratch);
     struct sched_waiter *w = first_served(p, scratch, &grant);
     if (w)
         sched_pool_cancel(p, w);
@@ -482,8 +512,8 @@ void sched_pool_explain(struct sched_pool *p,
 {
     struct sched_view v = view(p, f, scratch);
 
-    fill_rows(p, now_ns, scratch);
+    fill_rows(p, now_ns, seed, scratch);
     struct sched_mark mark = sched_state_save(p->state);
-    sched_pick(&v, NULL, p->state, seed, scratch, d, why);
+    pick(p, &v, NULL, seed, scratch, d, why);
     sched_state_restore(p->state, mark);
 }

@@ -4,6 +4,8 @@
 
 #include "base/bug.h"
 #include "base/hash.h"
+#include "base/prng.h"
+#include "sched/breaker.h"
 
 uint32_t sched_dyn(const struct policy *p, uint32_t util_bp, bool known)
 {
@@ -119,9 +121,28 @@ static bool willing(uint16_t flags, uint8_t state)
     return (flags & SCHED_ENABLED) && (state == REPORTED_HEALTHY || state == REPORTED_BUSY);
 }
 
-static uint16_t
-judge(uint16_t flags, const struct sched_row *row, const struct cell *c, uint32_t limit)
+/* The breaker's word on a row that is usable else. It is in the cell's second line, and rarely looked at. */
+static uint16_t judge_breaker(uint16_t flags, const struct cell *c, uint64_t now_ns)
 {
+    switch (sched_breaker_pass(c, now_ns)) {
+    case BREAKER_TRIAL:
+        return flags | SCHED_TRIAL;
+    case BREAKER_BLOCKED:
+        return (uint16_t)((flags & ~SCHED_USABLE) | SCHED_LAST_RESORT);
+    case BREAKER_FREE:
+        break;
+    }
+    return flags;
+}
+
+static uint16_t judge(uint16_t flags,
+                      const struct sched_row *row,
+                      const struct cell *c,
+                      uint32_t limit,
+                      uint64_t now_ns)
+{
+    uint8_t gate = RELAXED(c->gate);
+
     if (limit != 0 && row->inflight >= limit)
         flags |= SCHED_FULL;
     if (!willing(flags, row->state))
@@ -131,6 +152,12 @@ judge(uint16_t flags, const struct sched_row *row, const struct cell *c, uint32_
         flags |= SCHED_USABLE;
     else if (row->health == HEALTH_DOWN && RELAXED(c->health_flags) == HEALTH_SEEN_UP)
         flags |= SCHED_LAST_RESORT;
+    if (gate == 0)
+        return flags;
+    if (gate & GATE_YOUNG)
+        flags |= SCHED_YOUNG;
+    if ((gate & GATE_BREAKER) && (flags & SCHED_USABLE))
+        flags = judge_breaker(flags, c, now_ns);
     return flags;
 }
 
@@ -177,20 +204,79 @@ static inline void fill(const struct sched_candidate *k, uint64_t now_ns, struct
     row->util_bp = util;
     row->health = (uint8_t)RELAXED(c->health);
     row->state = fresh ? state : (uint8_t)REPORTED_HEALTHY;
-    row->flags = judge(flags, row, c, k->limit);
+    row->ramp = SCHED_RAMP_FULL;
+    row->flags = judge(flags, row, c, k->limit, now_ns);
 }
 
-void sched_rows_fill(const struct sched_candidate *c,
-                     uint32_t n,
-                     uint64_t now_ns,
-                     struct sched_row *rows)
+uint16_t sched_rows_fill(const struct sched_candidate *c,
+                         uint32_t n,
+                         uint64_t now_ns,
+                         struct sched_row *rows)
 {
     enum { AHEAD = 6 };
+    uint16_t any = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
             __builtin_prefetch(c[i + AHEAD].cell);
         fill(&c[i], now_ns, &rows[i]);
+        any |= rows[i].flags;
+    }
+    return any;
+}
+
+/* How far a newcomer's slow start is; it begins when it is first offered. */
+static uint16_t ramp_of(struct cell *c, uint64_t slow_start_ns, uint64_t now_ns)
+{
+    unsigned long long since = RELAXED(c->offered_since_ns);
+
+    if (since == 0 && slow_start_ns != 0 &&
+        atomic_compare_exchange_strong(&c->offered_since_ns, &since, now_ns))
+        since = now_ns;
+    uint64_t age = now_ns > since ? now_ns - since : 0;
+    if (age >= slow_start_ns) {
+        atomic_fetch_and(&c->gate, (unsigned char)~GATE_YOUNG);
+        return SCHED_RAMP_FULL;
+    }
+    uint64_t more = SCHED_RAMP_FULL - SCHED_RAMP_FIRST;
+    return (uint16_t)(SCHED_RAMP_FIRST + (unsigned __int128)more * age / slow_start_ns);
+}
+
+void sched_rows_ramp(const struct policy *p,
+                     const struct sched_candidate *c,
+                     uint32_t n,
+                     uint64_t now_ns,
+                     uint64_t seed,
+                     struct sched_row *rows)
+{
+    bool grown = false;
+    bool idle = false;
+    uint64_t weights = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct sched_row *r = &rows[i];
+        if (!(r->flags & SCHED_USABLE))
+            continue;
+        if (r->flags & SCHED_YOUNG)
+            r->ramp = ramp_of(c[i].cell, p->slow_start_ns, now_ns);
+        weights += c[i].weight;
+        if (r->ramp == SCHED_RAMP_FULL) {
+            grown = true;
+            idle = idle || (r->load == 0 && !(r->flags & SCHED_FULL));
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct sched_row *r = &rows[i];
+        if (r->ramp == SCHED_RAMP_FULL)
+            continue;
+        if (!grown) {
+            r->ramp = SCHED_RAMP_FULL;
+            continue;
+        }
+        struct prng draw = {seed ^ ((uint64_t)c[i].slot + 1) * UINT64_C(0x9E3779B97F4A7C15)};
+        if (!idle && r->load < UINT32_MAX &&
+            prng_below(&draw, weights) >= sched_ramped(c[i].weight, r))
+            r->load++;
     }
 }
 

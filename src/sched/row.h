@@ -27,8 +27,11 @@ enum sched_flag {
     SCHED_TOKENS = 1 << 6,  /**< its engine preallocates: free KV tokens decide, when known */
     SCHED_WILLING = 1 << 7, /**< row: enabled, and by its own report healthy or busy */
     SCHED_USABLE = 1 << 8,  /**< row: willing and healthy for us */
-    SCHED_LAST_RESORT = 1 << 9, /**< row: willing, down by probes, but up once */
-    SCHED_FULL = 1 << 10,       /**< row: at its limit of requests in flight */
+    SCHED_LAST_RESORT =
+        1 << 9, /**< row: willing, up once, but red: down by probes, or its breaker blocks */
+    SCHED_FULL = 1 << 10,  /**< row: at its limit of requests in flight */
+    SCHED_TRIAL = 1 << 11, /**< row: usable for the one trial request of a half-open breaker */
+    SCHED_YOUNG = 1 << 12, /**< row: its slow start is not known to be over */
 };
 
 /** The slow half. Borrowed pointers live as long as the snapshot they came from. */
@@ -56,7 +59,18 @@ struct sched_row {
     uint16_t flags; /**< enum sched_flag */
     uint8_t health; /**< enum health */
     uint8_t state;  /**< enum reported_state; healthy when unknown */
+    uint16_t ramp;  /**< part of its weight that counts, of SCHED_RAMP_FULL: slow start */
 };
+enum { SCHED_RAMP_FULL = 10000, SCHED_RAMP_FIRST = 1000 };
+
+/** The part of a weight or share that counts; at least 1 of more than 0. */
+static inline uint64_t sched_ramped(uint64_t share, const struct sched_row *r)
+{
+    if (r->ramp == SCHED_RAMP_FULL || share == 0)
+        return share;
+    uint64_t part = (uint64_t)((unsigned __int128)share * r->ramp / SCHED_RAMP_FULL);
+    return part ? part : 1;
+}
 
 /** dyn(util) of a policy, Q16.16: 1.0 when the utilization is unknown. Linear between points, flat outside. */
 uint32_t sched_dyn(const struct policy *p, uint32_t util_bp, bool known);
@@ -77,10 +91,24 @@ void sched_candidate_fill(const struct member *m,
                           struct slice model,
                           struct sched_candidate *out);
 
-/** Fill a row for each candidate from its cell. Any thread. Cost: one or two cache lines a row. */
-void sched_rows_fill(const struct sched_candidate *c,
+/** Fill a row for each candidate from its cell. Any thread. @return the flags that some row has. Cost: one or two cache lines a row. */
+uint16_t sched_rows_fill(const struct sched_candidate *c,
+                         uint32_t n,
+                         uint64_t now_ns,
+                         struct sched_row *rows);
+
+/**
+ * Slow start, where some row says SCHED_YOUNG: the share of an endpoint rises from a tenth to all of it in
+ * policy.slow_start_ns, counted from the first pick that could choose it. Not among newcomers alone: when the whole
+ * pool is young, all count in full. Where nobody else is idle, a newcomer is held back by one request of virtual load
+ * too, but for as many picks as its share: the emptiest would win every time else, whatever its weight.
+ * @param seed of the pick; the same arguments give the same rows. Notes the start in the cell. Cost: O(n).
+ */
+void sched_rows_ramp(const struct policy *p,
+                     const struct sched_candidate *c,
                      uint32_t n,
                      uint64_t now_ns,
+                     uint64_t seed,
                      struct sched_row *rows);
 
 /**

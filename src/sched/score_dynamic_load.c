@@ -18,6 +18,7 @@ void sched_score_dynamic_load(const struct sched_view *v,
             share = sched_share(v->policy, &v->candidates[fit[i]], r);
             *memo = (struct sched_memo){share, v->memo ? key : 0};
         }
+        share = sched_ramped(share, r);
         /* A curve may go down to 0: such an endpoint is the last choice, not a division by 0. */
         costs[i] = (struct sched_cost){r->load, share ? share : 1};
     }

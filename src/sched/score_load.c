@@ -8,5 +8,6 @@ void sched_score_load(const struct sched_view *v,
                       struct sched_cost *costs)
 {
     for (uint32_t i = 0; i < n; i++)
-        costs[i] = (struct sched_cost){v->rows[fit[i]].load, v->candidates[fit[i]].weight};
+        costs[i] = (struct sched_cost){
+            v->rows[fit[i]].load, sched_ramped(v->candidates[fit[i]].weight, &v->rows[fit[i]])};
 }

@@ -6,11 +6,19 @@
 #include "wire/prom.h"
 
 #include "base/num.h"
+#include "base/utf8.h"
 
+/* A single byte that is no UTF-8 would make the reader refuse the whole page. */
 static void put_escaped(struct buf *out, struct slice text, bool quotes)
 {
     for (size_t i = 0; i < text.n; i++) {
         char c = text.p[i];
+        if ((unsigned char)c >= 0x80) {
+            size_t n = utf8_len(text.p + i, text.n - i);
+            buf_put_slice(out, n ? slice_of(text.p + i, n) : SLICE("\xEF\xBF\xBD"));
+            i += n ? n - 1 : 0;
+            continue;
+        }
         if (c == '\n') {
             buf_put_str(out, "\\n");
             continue;

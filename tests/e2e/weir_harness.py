@@ -617,7 +617,7 @@ class FakeUpstream:
     (conn, None) before anything is read.
     """
 
-    def __init__(self, behaviour=answer_at_once, name="up", models=("m",), raw=False):
+    def __init__(self, behaviour=answer_at_once, name="up", models=("m",), raw=False, port=0):
         self.behaviour, self.name, self.models, self.raw = behaviour, name, models, raw
         self.lock = threading.Lock()
         self.cond = threading.Condition(self.lock)
@@ -626,7 +626,7 @@ class FakeUpstream:
         self.healthy = True
         self.probe_gate = threading.Event()     # cleared: probes are left without an answer
         self.probe_gate.set()
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         self.port = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.thread = threading.Thread(target=self._accept, daemon=True)

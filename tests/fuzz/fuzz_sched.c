@@ -8,6 +8,7 @@
 
 #include "base/bug.h"
 #include "fleet_rig.h"
+#include "sched/breaker.h"
 #include "sched/evidence.h"
 
 enum { HOSTS = 12, REQUESTS = 48, STEPS = 2000, QUEUE = 24 };
@@ -174,11 +175,14 @@ static void offer(struct world *w)
     check_choice(w, q);
 }
 
+static const struct breaker_rules breaker = {
+    .enabled = true, .consecutive = 2, .cooldown_ns = NS_PER_S, .cooldown_max_ns = 4 * NS_PER_S};
+
 static void touch(struct world *w)
 {
     struct request *q = &w->q[next(w) % REQUESTS];
 
-    switch (next(w) % 6) {
+    switch (next(w) % 8) {
     case 0:
         sched_first_byte(&q->r);
         break;
@@ -195,6 +199,16 @@ static void touch(struct world *w)
     case 4:
         if (q->r.cell)
             sched_saw_progress(q->r.cell, w->rig.now);
+        break;
+    case 5:
+        if (q->r.cell)
+            (void)sched_breaker_failed(q->r.cell, &breaker, BREAKER_FAILED, q->r.trial, w->rig.now);
+        break;
+    case 6:
+        if (q->r.cell) {
+            (void)sched_breaker_answered(q->r.cell, &breaker, 0, w->rig.now);
+            sched_trial_over(&q->r);
+        }
         break;
     default:
         rig_end(&q->r);

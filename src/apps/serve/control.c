@@ -6,10 +6,12 @@
 #include "base/num.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
+#include "sched/breaker.h"
 #include "sched/ledger.h"
 
 #define COALESCE_NS (20 * NS_PER_MS)
 #define RECLAIM_NS  (500 * NS_PER_MS)
+#define WATCH_NS    (100 * NS_PER_MS)
 #define REMEMBER_NS (24 * 3600 * NS_PER_S)
 
 enum { ENDPOINTS_MAX = 65536 };
@@ -188,6 +190,24 @@ static void on_reclaim(struct loop_timer *t)
     loop_timer_set(c->loop, t, loop_now(c->loop) + RECLAIM_NS);
 }
 
+/* A breaker becomes half-open by the passing of time alone: nobody else would tell those that wait for room. */
+static void on_watch(struct loop_timer *t)
+{
+    struct control *c = container_of(t, struct control, watch);
+    const struct snapshot *s = c->snapshot;
+    uint64_t now = loop_now(c->loop);
+
+    for (uint32_t i = 0; i < s->n_members; i++) {
+        struct cell *cell = s->members[i].cell;
+        if ((atomic_load_explicit(&cell->gate, memory_order_relaxed) & GATE_BREAKER) &&
+            atomic_load_explicit(&cell->waiting_pools, memory_order_relaxed) && c->proxy &&
+            sched_breaker_pass(cell, now) != BREAKER_BLOCKED)
+            proxy_offer(c->proxy, cell);
+    }
+    panic_watch(&c->panic, s, c->conf->health.panic_percent, now);
+    loop_timer_set(c->loop, t, now + WATCH_NS);
+}
+
 static const struct member *find_member(const struct control *c, uint32_t slot, uint32_t generation)
 {
     uint32_t from = 0;
@@ -238,6 +258,8 @@ static void on_health(
 
     if (!m)
         return;
+    if (verdict == PROBE_OK)
+        sched_breaker_reached(m->cell, loop_now(c->loop));
     note(c, slot, generation, verdict == PROBE_OK ? "" : why);
     int before = atomic_load_explicit(&m->cell->health, memory_order_relaxed);
     enum health after =
@@ -328,6 +350,7 @@ int control_init(struct control *c,
     *c = (struct control){.loop = loop, .fetcher = fetcher, .conf = conf};
     c->build.on_timer = on_build;
     c->reclaim.on_timer = on_reclaim;
+    c->watch.on_timer = on_watch;
     for (uint32_t i = 0; i < conf->n_sources && rc == 0; i++)
         rc = add_source(c, SLICE("static"), &ignored);
     if (rc == 0)
@@ -381,6 +404,8 @@ int control_start(struct control *c)
         return rc;
     control_publish(c);
     loop_timer_set(c->loop, &c->reclaim, loop_now(c->loop) + RECLAIM_NS);
+    if (c->snapshot)
+        loop_timer_set(c->loop, &c->watch, loop_now(c->loop) + WATCH_NS);
     return c->snapshot ? 0 : WEIR_E_NOMEM;
 }
 
@@ -389,6 +414,8 @@ void control_fini(struct control *c)
     prober_free(c->prober);
     loop_timer_cancel(&c->build);
     loop_timer_cancel(&c->reclaim);
+    loop_timer_cancel(&c->watch);
+    panic_watch_fini(&c->panic);
     fleet_free(c->fleet);
     mem_free(loop_mem(), c->notes);
     *c = (struct control){0};

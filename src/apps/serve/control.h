@@ -7,6 +7,7 @@
 #define WEIR_APPS_SERVE_CONTROL_H
 
 #include "apps/serve/metrics.h"
+#include "apps/serve/panic.h"
 #include "conf/conf.h"
 #include "fleet/fleet.h"
 #include "fleet/health.h"
@@ -45,6 +46,8 @@ struct control {
     uint32_t n_own;
     struct loop_timer build;   /**< publishes changes, at most one snapshot per 20 ms */
     struct loop_timer reclaim; /**< frees snapshots that nobody uses any more */
+    struct loop_timer watch;   /**< breakers whose cooldown is over, panic */
+    struct panic_watch panic;
     uint64_t built_ns;
     struct control_note *notes; /**< by slot: why the last check failed */
     uint32_t n_notes;

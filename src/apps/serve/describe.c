@@ -2,6 +2,7 @@
 #include "apps/serve/describe.h"
 
 #include "base/bug.h"
+#include "sched/breaker.h"
 #include "sched/row.h"
 
 /* Object members with a comma before each but the first. */
@@ -112,6 +113,24 @@ static void put_sample(const struct sample *s, uint64_t now_ns, struct buf *out)
     buf_put_char(out, '}');
 }
 
+static void put_breaker(const struct cell *c, uint64_t now_ns, struct buf *out)
+{
+    static const char *const states[] = {"closed", "half-open", "open"};
+    static const char *const causes[BREAKER_CAUSES] = {NULL, "silent", "connect", "failed"};
+    struct breaker_look look = sched_breaker_look(c, now_ns);
+    bool first = true;
+
+    buf_put_char(out, '{');
+    text(out, &first, "state", slice_str(states[look.state]));
+    if (look.state != BREAKER_CLOSED) {
+        text(out, &first, "cause", slice_str(causes[look.cause]));
+        number(out, &first, "cooldown_left_ms", (double)look.left_ns / 1e6, 0);
+        number(out, &first, "trips", look.trips, 0);
+        boolean(out, &first, "trial", look.trial);
+    }
+    buf_put_char(out, '}');
+}
+
 void describe_endpoint(
     const struct member *m, struct slice source, struct slice why, uint64_t now_ns, struct buf *out)
 {
@@ -139,6 +158,8 @@ void describe_endpoint(
     boolean(out, &first, "enabled", e->enabled);
     boolean(out, &first, "draining", e->draining);
     text(out, &first, "health", slice_str(describe_health(m)));
+    key(out, &first, "breaker");
+    put_breaker(c, now_ns, out);
     text(out, &first, "check_error", why);
     /* No lease speaks for it: it is used once a check has passed. */
     if (!e->vouched && atomic_load_explicit(&c->health, memory_order_relaxed) == HEALTH_UNKNOWN)

@@ -12,6 +12,7 @@ enum kind {
     FLAG_SECONDS,    /* whole seconds for a duration */
     FLAG_URLS,       /* one value or more, each an endpoint */
     FLAG_NO_RETRIES, /* no value */
+    FLAG_NO_BREAKER, /* no value */
 };
 
 struct flag {
@@ -60,6 +61,16 @@ static const struct flag flags[] = {
      "Longest wait in the queue (default 60)."},
     {"--retry-max-retries", "N", FLAG_VALUE, "routes.retry.connect_attempts", CONF_PART_WHOLE,
      "Other endpoints tried after one could not be connected (default 3)."},
+    {"--cb-failure-threshold", "N", FLAG_VALUE, "breaker.consecutive", CONF_PART_WHOLE,
+     "Failures in a row that open the breaker of an endpoint (default 5)."},
+    {"--cb-success-threshold", "N", FLAG_VALUE, "breaker.successes", CONF_PART_WHOLE,
+     "Good answers after the cooldown that close it (default 1)."},
+    {"--cb-timeout-duration-secs", "N", FLAG_SECONDS, "breaker.cooldown", CONF_PART_WHOLE,
+     "Time without traffic after it opened, the first time (default 5)."},
+    {"--cb-window-duration-secs", "N", FLAG_SECONDS, "breaker.window", CONF_PART_WHOLE,
+     "Length of the window in which the share of failures counts (default 10)."},
+    {"--disable-circuit-breaker", NULL, FLAG_NO_BREAKER, "breaker.enabled", CONF_PART_WHOLE,
+     "Keep no traffic from endpoints that fail it."},
     {"--disable-retries", NULL, FLAG_NO_RETRIES, NULL, CONF_PART_WHOLE, "Try nothing twice."},
     {"--help", NULL, FLAG_HELP, NULL, CONF_PART_WHOLE, "Print this."},
     {"--reference", NULL, FLAG_REFERENCE, NULL, CONF_PART_WHOLE, "Print docs/cli.md."},
@@ -81,11 +92,6 @@ static const struct {
     {"--retry-max-backoff-ms", "a retry goes to another endpoint at once, without backoff"},
     {"--retry-backoff-multiplier", "a retry goes to another endpoint at once, without backoff"},
     {"--retry-jitter-factor", "a retry goes to another endpoint at once, without backoff"},
-    {"--cb-failure-threshold", "circuit breakers come in a later version"},
-    {"--cb-success-threshold", "circuit breakers come in a later version"},
-    {"--cb-timeout-duration-secs", "circuit breakers come in a later version"},
-    {"--cb-window-duration-secs", "circuit breakers come in a later version"},
-    {"--disable-circuit-breaker", "circuit breakers come in a later version"},
     {"--prefill", "separate prefill and decode come in a later version"},
     {"--decode", "separate prefill and decode come in a later version"},
     {"--pd-disaggregation", "separate prefill and decode come in a later version"},
@@ -216,6 +222,9 @@ static int take(struct parser *p, const struct flag *f, struct slice value)
         put(p, f->name, "routes.retry.connect_attempts", CONF_PART_WHOLE, SLICE("0"));
         put(p, f->name, "routes.retry.budget_percent", CONF_PART_WHOLE, SLICE("0"));
         put(p, f->name, "routes.retry.budget_min_per_s", CONF_PART_WHOLE, SLICE("0"));
+        return 0;
+    case FLAG_NO_BREAKER:
+        put(p, f->name, f->path, f->part, SLICE("false"));
         return 0;
     }
     return 0;

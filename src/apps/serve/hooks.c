@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "apps/serve/describe.h"
+#include "apps/serve/explain.h"
 #include "confio/confio.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
@@ -38,6 +39,7 @@ static int hook_metrics(void *ctx, struct buf *out)
                                .stats = &stats,
                                .sources = c->sources,
                                .n_sources = c->n_sources,
+                               .panic_percent = c->conf->health.panic_percent,
                                .now_ns = loop_clock()};
     metrics_render(&in, out);
     proxy_stats_fini(&stats, loop_mem());
@@ -196,6 +198,8 @@ static int add_worker(struct control *c, const json_t *root, struct buf *out)
         return refuse(out, "url: an absolute http URL is needed, such as http://host:8000");
     if (url.tls)
         return refuse(out, "url: https to workers comes in a later version");
+    if (json_object_get(root, "model_id") && !model_id.p)
+        return refuse(out, "model_id: a string is needed");
     if (model_id.n > ENDPOINT_TEXT_MAX)
         return refuse(out, "model_id: too long");
     json_object_foreach(json_object_get(root, "labels"), key, value)
@@ -243,6 +247,20 @@ static int hook_worker_add(void *ctx, struct slice json, struct buf *out)
     return rc;
 }
 
+static int hook_decisions(void *ctx, uint32_t limit, bool lines, struct buf *out)
+{
+    struct control *c = ctx;
+
+    return proxy_decisions(c->proxy, limit, lines, out);
+}
+
+static int hook_explain(void *ctx, struct slice json, struct buf *out)
+{
+    struct control *c = ctx;
+
+    return explain_question(c->proxy, json, out);
+}
+
 static int hook_worker_remove(void *ctx, struct slice id, struct buf *out)
 {
     struct control *c = ctx;
@@ -271,5 +289,7 @@ struct admin_hooks hooks_for(struct control *c)
                                 .workers = hook_workers,
                                 .worker = hook_worker,
                                 .worker_add = hook_worker_add,
-                                .worker_remove = hook_worker_remove};
+                                .worker_remove = hook_worker_remove,
+                                .decisions = hook_decisions,
+                                .explain = hook_explain};
 }

@@ -5,7 +5,10 @@
  */
 #include "apps/serve/metrics.h"
 
+#include "apps/serve/panic.h"
 #include "base/bug.h"
+#include "loop/alloc.h"
+#include "sched/breaker.h"
 #include "sched/row.h"
 #include "wire/prom.h"
 
@@ -142,6 +145,13 @@ static bool value_up(const struct member *m, const struct sample *s, uint64_t no
     return true;
 }
 
+static bool value_breaker(const struct member *m, const struct sample *s, uint64_t now, double *v)
+{
+    (void)s;
+    *v = sched_breaker_look(m->cell, now).state;
+    return true;
+}
+
 static bool value_gpu_util(const struct member *m, const struct sample *s, uint64_t now, double *v)
 {
     (void)m, (void)now;
@@ -215,6 +225,7 @@ static const struct {
 } endpoint_gauges[] = {
     {"weir_inflight", "Requests sent to the endpoint and not ended.", value_inflight},
     {"weir_endpoint_up", "1 when the endpoint's checks say it is up.", value_up},
+    {"weir_breaker_state", "0 closed, 1 half-open (one request tries), 2 open.", value_breaker},
     {"weir_endpoint_gpu_util_percent", "Reported GPU utilization.", value_gpu_util},
     {"weir_endpoint_membw_util_percent", "Reported memory bandwidth utilization.", value_membw},
     {"weir_endpoint_sm_active_percent", "Reported SM activity.", value_sm},
@@ -263,6 +274,26 @@ static void put_stale(const struct metrics_input *in, struct buf *out)
     wire_prom_sample(out, "weir_stale_endpoints", NULL, 0, n);
 }
 
+static void put_panic(const struct metrics_input *in, struct buf *out)
+{
+    const struct snapshot *s = in->snapshot;
+    struct panic_model *look = mem_array(loop_mem(), s->n_models + 1, sizeof(*look));
+
+    if (!look) {
+        out->err = WEIR_E_NOMEM;
+        return;
+    }
+    panic_look(s, in->panic_percent, in->now_ns, look);
+    gauge(out, "weir_panic",
+          "1 while so many endpoints of the model are red that all of them are used.");
+    for (uint32_t i = 0; i < s->n_models; i++) {
+        struct prom_label label = {"model", s->models[i].id};
+        if (s->models[i].n_members)
+            wire_prom_sample(out, "weir_panic", &label, 1, look[i].panic);
+    }
+    mem_free(loop_mem(), look);
+}
+
 static void put_sources(const struct metrics_input *in, struct buf *out)
 {
     static const char *const states[] = {"up", "down", "unknown", "draining", "disabled"};
@@ -308,6 +339,7 @@ void metrics_render(const struct metrics_input *in, struct buf *out)
     put_pools(in->stats, out);
     put_endpoints(in, out);
     put_stale(in, out);
+    put_panic(in, out);
     put_sources(in, out);
     counter(out, "weir_config_reloads_total", "Attempts to load a changed configuration.");
     struct prom_label ok = {"result", SLICE("ok")}, failed = {"result", SLICE("failed")};

@@ -19,6 +19,7 @@ struct metrics_input {
     const struct proxy_stats *stats;
     const struct metrics_source *sources;
     uint32_t n_sources;
+    uint32_t panic_percent; /**< of the config */
     uint64_t now_ns;
     uint64_t reloads_ok, reloads_failed;
 };

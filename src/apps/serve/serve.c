@@ -185,7 +185,9 @@ static int start_proxy(struct serve *s, struct net_addr *bound)
                               .n_listen = s->conf->n_listeners,
                               .routing = &s->routing,
                               .hop_id = slice_str(hop),
-                              .access_fd = s->access_fd};
+                              .access_fd = s->access_fd,
+                              .decisions_per_s = s->conf->decisions_per_s,
+                              .admin_token = s->admin_token};
     rc = proxy_new(&o, &s->proxy);
     if (rc)
         return complain("cannot build the data plane", rc);

@@ -35,6 +35,18 @@ static void nothing_gives_the_defaults(void **state)
     assert_null(c->health.path.p);
     assert_int_equal(c->health.down_after, 3);
     assert_int_equal(c->health.up_after, 2);
+    assert_int_equal(c->health.panic_percent, 50);
+    const struct breaker_rules *b = &c->routing.breaker;
+    assert_true(b->enabled);
+    assert_int_equal(b->consecutive, 5);
+    assert_int_equal(b->first_byte_timeouts, 3);
+    assert_int_equal(b->error_percent, 50);
+    assert_int_equal(b->min_requests, 20);
+    assert_int_equal(b->successes, 1);
+    assert_true(b->window_ns == 10 * NS_PER_S);
+    assert_true(b->cooldown_ns == 5 * NS_PER_S);
+    assert_true(b->cooldown_max_ns == 60 * NS_PER_S);
+    assert_true(b->stall_ns == 30 * NS_PER_S);
     load_fini(&l);
 }
 
@@ -49,6 +61,9 @@ static void the_default_route_is_chain_for_all_paths(void **state)
     const struct route *r = &c->routing.routes[0];
     assert_true(slice_eq(r->path, SLICE("/v1/**")));
     assert_int_equal(sched_policy_named(SLICE("chain"), &chain), 0);
+    chain.panic_percent = 50;
+    chain.slow_start_ns = 30 * NS_PER_S;
+    sched_policy_seal(&chain);
     assert_true(r->policy->hash == chain.hash);
     assert_ptr_equal(r->policy, &c->policies[0]);
     assert_int_equal(c->n_policies, 1);

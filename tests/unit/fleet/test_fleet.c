@@ -307,6 +307,74 @@ static void typed_reports_beat_metadata_while_fresh(void **state)
     close_world(&w);
 }
 
+static void scraped_numbers_count_where_nobody_reports(void **state)
+{
+    (void)state;
+    struct world w;
+    struct rig_host h;
+    struct sample s = {.known = 1u << SAMPLE_RUNNING, .running = 3, .fresh_for_ns = 10};
+    struct sample typed = {.known = 1u << SAMPLE_RUNNING, .running = 5, .fresh_for_ns = 10};
+    struct sample nothing = {0};
+    struct sample got;
+
+    open_world(&w, 2);
+    rig_host(&h, 1, "");
+    assert_int_equal(fleet_upsert(w.fleet, 1, &h.i, T0), 0);
+    build(&w, T0);
+    const struct endpoint *e = w.s->members[0].endpoint;
+    struct cell *c = w.s->members[0].cell;
+    assert_true(fleet_wants_scrape(w.fleet, e->slot, e->generation, T0));
+    assert_int_equal(fleet_scraped(w.fleet, e->slot, e->generation, &s, T0), 0);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.running, 3);
+    assert_int_equal(got.source, 1);
+    assert_int_equal(atomic_load(&c->fresh_until_ns), T0 + 10);
+    assert_true(fleet_wants_scrape(w.fleet, e->slot, e->generation, T0 + 1));
+    /* A report counts at once, and keeps what is scraped out while it is fresh. */
+    assert_int_equal(fleet_sample(w.fleet, 1, h.i.key, &typed, T0 + 2), 0);
+    assert_false(fleet_wants_scrape(w.fleet, e->slot, e->generation, T0 + 11));
+    assert_int_equal(fleet_scraped(w.fleet, e->slot, e->generation, &s, T0 + 11), 0);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.running, 5);
+    assert_true(fleet_wants_scrape(w.fleet, e->slot, e->generation, T0 + 12));
+    assert_int_equal(fleet_scraped(w.fleet, e->slot, e->generation, &s, T0 + 12), 0);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.running, 3);
+    /* One that tells nothing any more: what was known goes stale on its own. */
+    assert_int_equal(fleet_scraped(w.fleet, e->slot, e->generation, &nothing, T0 + 13), 0);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.running, 3);
+    assert_int_equal(atomic_load(&c->fresh_until_ns), T0 + 22);
+    /* Another source of the address leaves: no word of it was in force. */
+    assert_int_equal(fleet_upsert(w.fleet, 0, &h.i, T0 + 14), 0);
+    fleet_remove(w.fleet, 0, h.i.key, T0 + 15);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.running, 3);
+    /* The kind counts where no source tells one, until the next generation. */
+    assert_int_equal(fleet_set_engine(w.fleet, e->slot, e->generation, ENGINE_VLLM), 0);
+    build(&w, T0 + 16);
+    e = w.s->members[0].endpoint;
+    assert_int_equal(e->engine, ENGINE_VLLM);
+    assert_true(e->engine_probed);
+    h.i.engine = ENGINE_SGLANG;
+    assert_int_equal(fleet_upsert(w.fleet, 1, &h.i, T0 + 17), 0);
+    build(&w, T0 + 17);
+    e = w.s->members[0].endpoint;
+    assert_int_equal(e->engine, ENGINE_SGLANG);
+    assert_false(e->engine_probed);
+    uint32_t generation = e->generation;
+    uint32_t slot = e->slot;
+    h.i.engine = ENGINE_UNKNOWN;
+    h.i.epoch++;
+    assert_int_equal(fleet_upsert(w.fleet, 1, &h.i, T0 + 18), 0);
+    build(&w, T0 + 18);
+    assert_int_equal(w.s->members[0].endpoint->engine, ENGINE_UNKNOWN);
+    assert_int_equal(fleet_scraped(w.fleet, slot, generation, &s, T0 + 19), WEIR_E_STALE);
+    assert_int_equal(fleet_set_engine(w.fleet, slot, generation, ENGINE_VLLM), WEIR_E_STALE);
+    assert_false(fleet_wants_scrape(w.fleet, slot, generation, T0 + 19));
+    close_world(&w);
+}
+
 static void report_times_make_timed_samples(void **state)
 {
     (void)state;
@@ -622,6 +690,7 @@ int main(void)
         cmocka_unit_test(generations),
         cmocka_unit_test(beats_publish_samples_without_a_new_snapshot),
         cmocka_unit_test(typed_reports_beat_metadata_while_fresh),
+        cmocka_unit_test(scraped_numbers_count_where_nobody_reports),
         cmocka_unit_test(report_times_make_timed_samples),
         cmocka_unit_test(models_stay_known),
         cmocka_unit_test(synced_when_every_source_is),

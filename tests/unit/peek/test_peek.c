@@ -356,9 +356,34 @@ static void paths_tell_the_task(void **state)
         assert_int_equal(peek_task(slice_str(rows[i].path)), rows[i].task);
 }
 
+static void a_batch_counts_its_prompts_at_every_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        uint32_t n;
+    } cases[] = {
+        {"{\"prompt\":\"one\"}", 0},
+        {"{\"prompt\":[\"one\",\"two\",\"three\"]}", 3},
+        {"{\"prompt\":[1,2,3]}", 0},
+        {"{\"prompt\":[[1,2],[3]]}", 2},
+        {"{\"input\":[\"a\",\"b\"],\"user\":\"u\",\"stop\":[\"x\",\"y\"]}", 2},
+        {"{\"input\":[{\"role\":\"user\",\"content\":[\"a\",\"b\"]}]}", 0},
+        {"{\"messages\":[{\"content\":\"a\"}]}", 0},
+        {"{\"prompt\":[\"a\",\"b\"],\"prompt\":[\"c\"]}", 1},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        for (size_t cut = 0; cut <= strlen(cases[i].body); cut++) {
+            feed(cases[i].body, strlen(cases[i].body), cut);
+            assert_int_equal(k.found.n_prompts, cases[i].n);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_counts_its_prompts_at_every_cut),
         cmocka_unit_test(everything_is_found_at_every_cut),
         cmocka_unit_test(prompt_text_is_counted_by_key_path),
         cmocka_unit_test(of_a_repeated_key_the_last_counts),

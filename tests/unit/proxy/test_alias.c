@@ -91,6 +91,18 @@ static void test_form(void **state)
                 NULL);
     expect_form("--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm", NULL);
     expect_form("--b\r\nContent-Disposition: form-data; name=\"model\"", NULL);
+    /* a file is no field, whatever its name; the last of two fields counts; other lines of a head say nothing */
+    expect_form(
+        "--b\r\nContent-Disposition: form-data; name=\"model\"; filename=\"x\"\r\n\r\nno\r\n"
+        "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nyes\r\n"
+        "--b\r\nContent-Disposition: form-data; name=\"model\"; filename=x\r\n\r\nno\r\n--b--",
+        "yes");
+    expect_form("--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm1\r\n"
+                "--b\r\nContent-Disposition: form-data; name=model\r\n\r\nm22\r\n--b--",
+                "m22");
+    expect_form("--b\r\nContent-Disposition: form-data; name=\"x\"\r\nX-Y: a; "
+                "name=\"model\"\r\n\r\nno\r\n--b--",
+                NULL);
     expect_form("", NULL);
 }
 

@@ -57,6 +57,43 @@ static void test_identifiers(void **state)
         assert_false(route_traceparent_ok(bad[i]));
 }
 
+static void test_dot_segments(void **state)
+{
+    static const struct slice good[] = {
+        SLICE("/"),
+        SLICE("/v1/models/llama-3.1"),
+        SLICE("/v1/.well-known"),
+        SLICE("/v1/..."),
+        SLICE("/v1/a../b"),
+        SLICE("/v1/..a"),
+        SLICE("/v1/%2e%2ea"),
+        SLICE("/v1/%2"),
+        SLICE("/v1//x"),
+        SLICE("/v1/%2"),
+        SLICE("/v1/a%252e"),
+        SLICE("/v1/a;b"),
+    };
+    static const struct slice bad[] = {
+        SLICE("/.."),
+        SLICE("/v1/."),
+        SLICE("/v1/../metrics"),
+        SLICE("/v1/./x"),
+        SLICE("/v1/%2e%2e"),
+        SLICE("/v1/%2E./x"),
+        SLICE("/v1/..%2fmetrics"),
+        SLICE("/v1/..%5Cx"),
+        SLICE("/v1/..\\x"),
+        SLICE("/v1/..;a=b/x"),
+        SLICE("/v1/x%2f..%2f..%2f"),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_true(route_path_ok(good[i]));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(route_path_ok(bad[i]));
+}
+
 /* One request head through route_head() and route_features(). */
 struct fixture {
     struct policy policy;
@@ -265,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_match),
         cmocka_unit_test(test_identifiers),
+        cmocka_unit_test(test_dot_segments),
         cmocka_unit_test_setup_teardown(test_the_rendered_head, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_targets_and_loops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_features, set_up, tear_down),

@@ -25,6 +25,7 @@ static void writer_escapes_and_orders(void **state)
     (void)state;
     struct buf out;
     const struct prom_label labels[] = {{"model", SLICE("a\"b\\c\nd")}, {"gpu", SLICE("A100")}};
+    const struct prom_label not_utf8 = {"model", SLICE("\xC3\xA9\xFF\xE2\x82")};
     const double bounds[] = {0.005, 1, 2.5};
     const uint64_t counts[] = {1, 0, 2, 4};
 
@@ -34,6 +35,7 @@ static void writer_escapes_and_orders(void **state)
     wire_prom_sample(&out, "weir_x", labels, 2, -3);
     wire_prom_histogram(&out, "h", labels + 1, 1, bounds, counts, 3, 12.5);
     wire_prom_histogram(&out, "i", NULL, 0, bounds, counts, 1, 0);
+    wire_prom_sample(&out, "u", &not_utf8, 1, 1);
     same(buf_slice(&out), "# HELP weir_x Text \\\\ with\\nbreak \"q\".\n"
                           "# TYPE weir_x gauge\n"
                           "weir_x 0.25\n"
@@ -47,7 +49,8 @@ static void writer_escapes_and_orders(void **state)
                           "i_bucket{le=\"0.005\"} 1\n"
                           "i_bucket{le=\"+Inf\"} 1\n"
                           "i_sum 0\n"
-                          "i_count 1\n");
+                          "i_count 1\n"
+                          "u{model=\"\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"} 1\n");
     buf_fini(&out);
 }
 
