@@ -356,6 +356,7 @@ void report_free(struct reporter *r)
     if (r->load)
         fetch_cancel(r->load);
     r->target->fini(r);
+    mem_free(loop_mem(), r->base);
     mem_free(loop_mem(), r->where);
     mem_free(loop_mem(), r->bearer);
     mem_free(loop_mem(), r);
