@@ -28,6 +28,11 @@ struct rig {
 
 #define RIG_MODEL SLICE("m")
 
+/** A zeroed cell. Static, not on the stack: gcc's AddressSanitizer does not keep the alignment of a cell there. */
+#define RIG_CELL(name)                                                                             \
+    static struct cell name;                                                                       \
+    memset((void *)&name, 0, sizeof(name))
+
 #define RIG_MUST(call)                                                                             \
     do {                                                                                           \
         if ((call) != 0)                                                                           \

@@ -249,12 +249,15 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
     };
 }
 
-static void
-fill_rows(const struct sched_pool *p, uint64_t now_ns, uint64_t seed, struct sched_scratch *scratch)
+static void fill_rows(const struct sched_pool *p,
+                      uint64_t now_ns,
+                      uint64_t seed,
+                      bool begin,
+                      struct sched_scratch *scratch)
 {
     BUG_ON(p->n > scratch->cap);
     if (sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows) & SCHED_YOUNG)
-        sched_rows_ramp(p->policy, p->candidates, p->n, now_ns, seed, scratch->rows);
+        sched_rows_ramp(p->policy, p->candidates, p->n, now_ns, seed, begin, scratch->rows);
 }
 
 /* One pick, captured when somebody wants to know. @param why NULL, or room for an explanation. */
@@ -429,7 +432,7 @@ int sched_pool_admit(struct sched_pool *p,
 {
     struct grant look = {now_ns, seed, NULL};
 
-    fill_rows(p, now_ns, seed, scratch);
+    fill_rows(p, now_ns, seed, true, scratch);
     if (p->queue.n && first_served(p, scratch, &look)) {
         *d = (struct decision){.row = DECISION_NOBODY};
         return WEIR_E_AGAIN;
@@ -479,7 +482,7 @@ struct sched_waiter *sched_pool_offer(struct sched_pool *p,
 
     if (p->queue.n == 0)
         return NULL;
-    fill_rows(p, now_ns, seed, scratch);
+    fill_rows(p, now_ns, seed, true, scratch);
     struct sched_waiter *w = first_served(p, scratch, &grant);
     if (w)
         sched_pool_cancel(p, w);
@@ -512,7 +515,7 @@ void sched_pool_explain(struct sched_pool *p,
 {
     struct sched_view v = view(p, f, scratch);
 
-    fill_rows(p, now_ns, seed, scratch);
+    fill_rows(p, now_ns, seed, false, scratch);
     struct sched_mark mark = sched_state_save(p->state);
     pick(p, &v, NULL, seed, scratch, d, why);
     sched_state_restore(p->state, mark);

@@ -227,16 +227,17 @@ uint16_t sched_rows_fill(const struct sched_candidate *c,
 }
 
 /* How far a newcomer's slow start is; it begins when it is first offered. */
-static uint16_t ramp_of(struct cell *c, uint64_t slow_start_ns, uint64_t now_ns)
+static uint16_t ramp_of(struct cell *c, uint64_t slow_start_ns, uint64_t now_ns, bool begin)
 {
     unsigned long long since = RELAXED(c->offered_since_ns);
 
     if (since == 0 && slow_start_ns != 0 &&
-        atomic_compare_exchange_strong(&c->offered_since_ns, &since, now_ns))
+        (!begin || atomic_compare_exchange_strong(&c->offered_since_ns, &since, now_ns)))
         since = now_ns;
     uint64_t age = now_ns > since ? now_ns - since : 0;
     if (age >= slow_start_ns) {
-        atomic_fetch_and(&c->gate, (unsigned char)~GATE_YOUNG);
+        if (begin)
+            atomic_fetch_and(&c->gate, (unsigned char)~GATE_YOUNG);
         return SCHED_RAMP_FULL;
     }
     uint64_t more = SCHED_RAMP_FULL - SCHED_RAMP_FIRST;
@@ -248,6 +249,7 @@ void sched_rows_ramp(const struct policy *p,
                      uint32_t n,
                      uint64_t now_ns,
                      uint64_t seed,
+                     bool begin,
                      struct sched_row *rows)
 {
     /* Drawn twice as often as its share. Who draws two knows no turns among the idle either. */
@@ -261,7 +263,7 @@ void sched_rows_ramp(const struct policy *p,
         if (!(r->flags & SCHED_USABLE))
             continue;
         if (r->flags & SCHED_YOUNG)
-            r->ramp = ramp_of(c[i].cell, p->slow_start_ns, now_ns);
+            r->ramp = ramp_of(c[i].cell, p->slow_start_ns, now_ns, begin);
         weights += c[i].weight;
         if (r->ramp == SCHED_RAMP_FULL) {
             grown = true;

@@ -102,13 +102,15 @@ uint16_t sched_rows_fill(const struct sched_candidate *c,
  * policy.slow_start_ns, counted from the first pick that could choose it. Not among newcomers alone: when the whole
  * pool is young, all count in full. Where nobody else is idle, a newcomer is held back by one request of virtual load
  * too, but for as many picks as its share: the emptiest would win every time else, whatever its weight.
- * @param seed of the pick; the same arguments give the same rows. Notes the start in the cell. Cost: O(n).
+ * @param seed of the pick; the same arguments give the same rows. @param begin a pick notes the start in the cell, an
+ * explanation only looks. Cost: O(n).
  */
 void sched_rows_ramp(const struct policy *p,
                      const struct sched_candidate *c,
                      uint32_t n,
                      uint64_t now_ns,
                      uint64_t seed,
+                     bool begin,
                      struct sched_row *rows);
 
 /**

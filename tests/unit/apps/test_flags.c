@@ -165,7 +165,8 @@ static void mistakes_name_the_flag(void **state)
          "--log-level: \"loud\" is unknown; choose debug, info, warn or error\n"},
         {"--health-check-endpoint ping",
          "--health-check-endpoint: \"ping\" must start with /, or be auto\n"},
-        {"--cb-failure-threshold 3x", "--cb-failure-threshold: \"3x\" is not a whole number, or off\n"},
+        {"--cb-failure-threshold 3x",
+         "--cb-failure-threshold: \"3x\" is not a whole number, or off\n"},
         {"--disable-circuit-breaker=no", "--disable-circuit-breaker: takes no value\n"},
         {"--max-concurrent-requests=3",
          "--max-concurrent-requests: not supported: limits are set for each endpoint: "

@@ -4,20 +4,13 @@
 #include <string.h>
 
 #include "fleet/health.h"
-
-/* Static, not on the stack: gcc's AddressSanitizer does not keep the alignment of a cell there. */
-static struct cell *fresh_cell(void)
-{
-    static struct cell cell;
-
-    memset((void *)&cell, 0, sizeof(cell));
-    return &cell;
-}
+#include "fleet_rig.h"
 
 static void thresholds_in_a_row(void **state)
 {
     (void)state;
-    struct cell *cell = fresh_cell();
+    RIG_CELL(c);
+    struct cell *cell = &c;
     struct health_track t = {0};
     struct health_rules r = fleet_health_rules(&(struct health_rules){0});
     static const struct {
@@ -40,7 +33,8 @@ static void thresholds_in_a_row(void **state)
 static void the_first_green_probe_brings_up_the_unknown(void **state)
 {
     (void)state;
-    struct cell *cell = fresh_cell();
+    RIG_CELL(c);
+    struct cell *cell = &c;
     struct health_track t = {0};
     struct health_rules r = fleet_health_rules(&(struct health_rules){.up_after = 5});
 
@@ -50,7 +44,8 @@ static void the_first_green_probe_brings_up_the_unknown(void **state)
 static void one_green_probe_is_enough_after_refused_connections(void **state)
 {
     (void)state;
-    struct cell *cell = fresh_cell();
+    RIG_CELL(c);
+    struct cell *cell = &c;
     struct health_track t = {0};
     struct health_rules r = fleet_health_rules(&(struct health_rules){0});
 
@@ -65,7 +60,8 @@ static void one_green_probe_is_enough_after_refused_connections(void **state)
 static void progress_contradicts_red_probes(void **state)
 {
     (void)state;
-    struct cell *cell = fresh_cell();
+    RIG_CELL(c);
+    struct cell *cell = &c;
     struct health_track t = {0};
     struct health_rules r = fleet_health_rules(&(struct health_rules){.progress_ns = 100});
 

@@ -50,7 +50,8 @@ static void expect(const struct cell *c, uint64_t now, enum breaker_state state,
 static void five_in_a_row_open_it_and_one_good_answer_closes_it(void **state)
 {
     (void)state;
-    struct cell c = {.gate = GATE_YOUNG};
+    RIG_CELL(c);
+    c.gate = GATE_YOUNG;
 
     for (int i = 0; i < 4; i++)
         assert_int_equal(went_wrong(&c, T0), BREAKER_SAME);
@@ -85,7 +86,7 @@ static void each_failed_trial_doubles_the_cooldown_up_to_its_maximum(void **stat
 {
     (void)state;
     static const uint64_t expected[] = {5, 10, 20, 40, 60, 60};
-    struct cell c = {0};
+    RIG_CELL(c);
     uint64_t now = T0;
 
     open_it(&c, now);
@@ -113,7 +114,7 @@ static void each_failed_trial_doubles_the_cooldown_up_to_its_maximum(void **stat
 static void the_longer_of_two_deadlines_wins(void **state)
 {
     (void)state;
-    struct cell c = {0};
+    RIG_CELL(c);
 
     open_it(&c, T0);
     assert_int_equal(went_wrong(&c, T0 + S(3)), BREAKER_SAME);
@@ -133,7 +134,7 @@ static void a_share_of_failures_opens_it(void **state)
 {
     (void)state;
     struct breaker_rules r = rules;
-    struct cell c = {0};
+    RIG_CELL(c);
     uint64_t total = 100;
 
     r.consecutive = 0;
@@ -151,7 +152,7 @@ static void a_share_of_failures_opens_it(void **state)
     assert_int_equal(sched_breaker_failed(&c, &r, BREAKER_FAILED, false, T0), BREAKER_OPENED);
 
     /* The same, but the tenth comes when the window is over. */
-    struct cell d = {0};
+    RIG_CELL(d);
     total = 0;
     for (int i = 1; i <= 9; i++) {
         total += 2;
@@ -166,7 +167,7 @@ static void a_share_of_failures_opens_it(void **state)
 static void first_byte_timeouts_of_a_silent_endpoint_open_it(void **state)
 {
     (void)state;
-    struct cell c = {0};
+    RIG_CELL(c);
 
     assert_int_equal(sched_breaker_timed_out(&c, &rules, false, T0, T0 + S(1)), BREAKER_SAME);
     assert_int_equal(sched_breaker_timed_out(&c, &rules, false, T0, T0 + S(1)), BREAKER_SAME);
@@ -199,7 +200,7 @@ static void first_byte_timeouts_of_a_silent_endpoint_open_it(void **state)
 static void silence_for_the_length_of_stall_opens_it(void **state)
 {
     (void)state;
-    struct cell c = {0};
+    RIG_CELL(c);
 
     sched_saw_progress(&c, T0 + S(1));
     assert_int_equal(sched_breaker_waits(&c, &rules, false, T0, T0 + S(31) - 1), BREAKER_SAME);
@@ -230,7 +231,7 @@ static void silence_for_the_length_of_stall_opens_it(void **state)
 static void silence_goes_on_when_clients_give_up_and_others_come(void **state)
 {
     (void)state;
-    struct cell c = {0};
+    RIG_CELL(c);
 
     /* Each waits 8 s, one after the other. */
     for (uint64_t ms = 0; ms < 30000; ms += 250)
@@ -241,14 +242,14 @@ static void silence_goes_on_when_clients_give_up_and_others_come(void **state)
                      BREAKER_OPENED);
 
     /* With pauses in which nobody waits there is no silence: nobody asked. */
-    struct cell d = {0};
+    RIG_CELL(d);
     for (uint64_t s = 0; s < 100; s += 10)
         for (uint64_t ms = 0; ms < 8000; ms += 250)
             assert_int_equal(sched_breaker_waits(&d, &rules, false, T0 + S(s), T0 + S(s) + MS(ms)),
                              BREAKER_SAME);
 
     /* Nor with a byte to anybody. */
-    struct cell e = {0};
+    RIG_CELL(e);
     for (uint64_t ms = 0; ms < 100000; ms += 250) {
         if (ms % 20000 == 0)
             sched_saw_progress(&e, T0 + MS(ms));
@@ -261,7 +262,7 @@ static void silence_goes_on_when_clients_give_up_and_others_come(void **state)
 static void a_passed_probe_ends_a_cooldown_for_connections_only(void **state)
 {
     (void)state;
-    struct cell c = {0};
+    RIG_CELL(c);
 
     for (int i = 0; i < 5; i++)
         (void)sched_breaker_failed(&c, &rules, BREAKER_CONNECT, false, T0);
@@ -279,7 +280,7 @@ static void several_good_answers_may_be_asked_for(void **state)
 {
     (void)state;
     struct breaker_rules r = rules;
-    struct cell c = {0};
+    RIG_CELL(c);
 
     r.successes = 3;
     open_it(&c, T0);
@@ -294,7 +295,7 @@ static void off_means_off(void **state)
 {
     (void)state;
     static const struct breaker_rules off;
-    struct cell c = {0};
+    RIG_CELL(c);
 
     for (int i = 0; i < 100; i++) {
         assert_int_equal(sched_breaker_failed(&c, &off, BREAKER_FAILED, false, T0), BREAKER_SAME);

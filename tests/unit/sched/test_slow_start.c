@@ -212,6 +212,26 @@ static void off_costs_nothing_and_changes_nothing(void **state)
     rig_close(&r);
 }
 
+static void an_explanation_starts_nobody(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct load l;
+    struct explain_row why[HOSTS_MAX];
+
+    four(&r, &l, "chain", 40);
+    rig_add(&r, 4, "");
+    rig_refresh(&r);
+    struct cell *joiner = sched_pool_member(r.pool, 4).cell;
+    assert_int_equal(sched_scratch_reserve(&r.scratch, &r.mem, HOSTS_MAX), 0);
+    sched_pool_explain(r.pool, &r.f, r.now, 1, &r.scratch, &r.d, why);
+    assert_true(atomic_load(&joiner->offered_since_ns) == 0);
+    run(&r, &l, 1);
+    assert_true(atomic_load(&joiner->offered_since_ns) == r.now);
+    end(&l);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_new_generation_with_an_honest_0_does_not_get_everything),
         cmocka_unit_test(a_recovery_is_no_new_start),
         cmocka_unit_test(off_costs_nothing_and_changes_nothing),
+        cmocka_unit_test(an_explanation_starts_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
