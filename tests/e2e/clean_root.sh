@@ -100,7 +100,8 @@ run)
 	# The command that a reader would paste, as run.sh printed it.
 	paste=$(sed -n '/^curl -N/,/^  -d/p' "$log")
 	[ -n "$paste" ] || { cat "$log" >&2; die "run.sh printed no curl command"; }
-	chroot "$root" "${env_in[@]}" /bin/sh -c "$paste" 2>/dev/null | grep -q -m1 '^data: .*"content"' ||
+	# grep leaves after the first token; that curl then cannot write is no failure.
+	{ chroot "$root" "${env_in[@]}" /bin/sh -c "$paste" 2>/dev/null || true; } | grep -q -m1 '^data: .*"content"' ||
 		{ cat "$log" >&2; die "no token came"; }
 	echo "clean_root: first streamed token after $((SECONDS - began)) s"
 	kill -TERM "$child"
