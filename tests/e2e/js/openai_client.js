@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The npm package `openai`, unchanged, against BASE_URL. Prints one JSON object with what it saw.
 "use strict";
+// Debian 12's Node 18 with the node-fetch that this package uses by default calls every chunked answer cut off, also one of
+// Node's own server. The package's other official way is the fetch of Node itself.
+if (Number(process.versions.node.split(".")[0]) < 20) require("openai/shims/web");
 const OpenAI = require("openai");
 
 const client = new OpenAI({ baseURL: process.env.BASE_URL, apiKey: "sk-test", maxRetries: 0 });
