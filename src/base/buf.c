@@ -172,6 +172,23 @@ int buf_put_f64(struct buf *b, double v, unsigned decimals)
     return buf_put_u64(b, part);
 }
 
+/*
+ * Characters that are fine in JSON but do harm or are refused elsewhere: C1 controls (terminals obey them, YAML refuses
+ * them), line and paragraph separators (JavaScript ends a line there), the byte order mark and non-characters.
+ * @return the code point of the n-byte sequence at p when it is one of them, else 0.
+ */
+static uint32_t troublesome(const char *p, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    uint32_t c = 0;
+
+    if (n == 2 && u[0] == 0xC2 && u[1] < 0xA0)
+        return u[1];
+    if (n == 3)
+        c = (u[0] & 0x0Fu) << 12 | (u[1] & 0x3Fu) << 6 | (u[2] & 0x3Fu);
+    return c == 0x2028 || c == 0x2029 || c == 0xFEFF || c >= 0xFFFE ? c : 0;
+}
+
 int buf_put_json(struct buf *b, struct slice s)
 {
     buf_put_char(b, '"');
@@ -179,7 +196,11 @@ int buf_put_json(struct buf *b, struct slice s)
         unsigned char c = (unsigned char)s.p[i];
         if (c >= 0x80) {
             size_t n = utf8_len(s.p + i, s.n - i);
-            if (n)
+            uint32_t escaped = troublesome(s.p + i, n);
+            if (escaped) {
+                buf_put_str(b, "\\u");
+                buf_put_hex(b, escaped, 4);
+            } else if (n)
                 buf_put(b, s.p + i, n);
             else
                 buf_put_str(b, "\xEF\xBF\xBD");

@@ -87,7 +87,7 @@ int buf_put_hex(struct buf *b, uint64_t v, unsigned digits);
 /** Decimal with at most `decimals` (0..9) places, trailing zeros dropped; nan, +inf and -inf as "NaN", "+Inf", "-Inf". */
 int buf_put_f64(struct buf *b, double v, unsigned decimals);
 
-/** A JSON string with its quotes; invalid UTF-8 becomes U+FFFD, control characters are escaped. */
+/** A JSON string with its quotes, also valid in YAML; invalid UTF-8 becomes U+FFFD, control and separator characters are escaped. */
 int buf_put_json(struct buf *b, struct slice s);
 
 #endif /* WEIR_BASE_BUF_H */

@@ -68,6 +68,9 @@ static void json_strings_stay_valid(void **state)
     buf_put_json(&b, SLICE("a\"b\\c\n\x01\x7f \xe4\xbd\xa0 \xff\xc0\x80"));
     expect(&b,
            "\"a\\\"b\\\\c\\n\\u0001\\u007f \xe4\xbd\xa0 \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+    buf_put_json(&b,
+                 SLICE("\xc2\x82\xc2\x9f\xc2\xa0\xe2\x80\xa8\xef\xbb\xbf\xef\xbf\xbf\xef\xbf\xbd"));
+    expect(&b, "\"\\u0082\\u009f\xc2\xa0\\u2028\\ufeff\\uffff\xef\xbf\xbd\"");
     buf_fini(&b);
 }
 
