@@ -100,6 +100,34 @@ def test_several_models_and_loras_are_told_apart_and_followed(agent, engine, reg
     agent(registry.url, engine.url, "--gpus", "none")
     assert registry.wait_registered()["models"] == [{"id": "base", "max_model_len": 4096},
                                                     {"id": "sql", "lora_base": "base", "max_model_len": 4096}]
+    registry.forget()
+    engine.models = [{"id": "base", "max_model_len": 4096}, {"id": "law", "parent": "base", "max_model_len": 4096}]
+    assert registry.wait_registered()["models"] == [{"id": "base", "max_model_len": 4096},
+                                                    {"id": "law", "lora_base": "base", "max_model_len": 4096}]
+
+
+@pytest.mark.sanitize
+def test_an_engine_that_was_restarted_behind_the_agent_is_a_new_epoch(agent, engine, registry):
+    a = agent(registry.url, engine.url, "--gpus", "none")
+    first = registry.wait_registered()["epoch"]
+    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 3, "three reports")
+    engine.started += 1                 # a clock that was adjusted
+    registry.forget()
+    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 6, "more reports")
+    assert {b["epoch"] for b in loads(registry)} == {first}
+    registry.forget()
+    engine.started += 60
+    second = registry.wait_registered()["epoch"]
+    assert second > first
+    registry.forget()
+    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 3, "three reports")
+    engine.started -= 30                # another process behind the same address: not a later one
+    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 8, "more reports")
+    assert {b["epoch"] for b in loads(registry)} == {second}
+    seqs = [b["seq"] for b in loads(registry)]
+    assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+    assert a.stop() == 0
+    assert registry.calls[-1][0] == "DELETE"
 
 
 def test_models_can_be_named(agent, engine, registry):

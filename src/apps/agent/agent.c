@@ -394,6 +394,10 @@ static void on_reading(void *ctx, const struct engine_reading *r)
     }
     if (r->news & ENGINE_NEWS_HEALTH)
         take_health(a, r);
+    if ((r->news & ENGINE_NEWS_RESTART) && a->reporter) {
+        log_info("agent", "the engine's process has a later start time: a new epoch");
+        report_new_epoch(a->reporter, loop_wall_clock());
+    }
     if (r->news & ENGINE_NEWS_MODELS)
         take_models(a, r);
     if (r->news & ENGINE_NEWS_SAMPLE) {
