@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -493,7 +494,14 @@ GOOD = ("--registry", "http://127.0.0.1:1", "--advertise", "10.0.0.5:8000", "--g
     ((*GOOD, "--interval", "1ms"), "is not 10ms or more"),
     ((*GOOD, "--weight", "-1"), "is not a number from 0 to 10000"),
     ((*GOOD, "--metadata", "x"), "is not KEY=VALUE"),
-    ((*GOOD, "--token", "abc"), '"abc" is not env:NAME or file:PATH'),
+    ((*GOOD, "--token", "s3cret"), "--token: not env:NAME or file:PATH"),
+    ((*GOOD, "--token", "env:WEIR_TWO_LINES"), "is not a token of one line"),
+    ((*GOOD, "--token", "env:WEIR_BLANK"), "is not a token of one line"),
+    ((*GOOD, "--registry", "http://me:s3cret@h:8848"), "--registry: not a URL without user name"),
+    ((*GOOD, "--engine-url", "http://me:s3cret@h:8000"), "--engine-url: not a URL without user name"),
+    ((*GOOD, "--id", b"\xff"), "UTF-8"),
+    ((*GOOD, "--model", b"\xff"), "UTF-8"),
+    ((*GOOD, "--metadata", b"k=\xff"), "UTF-8"),
     ((*GOOD, "--gpus", "x"), '--gpus x: "x" is neither'),
     ((*GOOD, "--gpus", "0,9", "--nvml", "/nonexistent", "--sysfs-root", "/nonexistent"), '--gpus 0,9: "0" is no device'),
     ((*GOOD, "--frobnicate", "1"), "unknown argument --frobnicate"),
@@ -501,9 +509,12 @@ GOOD = ("--registry", "http://127.0.0.1:1", "--advertise", "10.0.0.5:8000", "--g
     ((*GOOD, "--"), "a command is needed"),
 ])
 def test_bad_input_is_said_clearly(args, words):
-    rc, out, err = h.run_weir("agent", *args)
-    assert (rc, out) == (2, "")
+    done = subprocess.run([h.BIN, "agent", *args], capture_output=True, stdin=subprocess.DEVNULL, timeout=h.PATIENCE,
+                          env={**os.environ, "WEIR_TWO_LINES": "s3cret\r\nX-More: 1", "WEIR_BLANK": "\n"})
+    err = done.stderr.decode(errors="replace")
+    assert (done.returncode, done.stdout) == (2, b"")
     assert words in err
+    assert "s3cret" not in err
 
 
 def test_help_names_every_option():
