@@ -220,8 +220,8 @@ def one_gpu(i, free=21474836480, util=37, name="NVIDIA H100 80GB HBM3", more="")
 class Agent(h.Process):
     def __init__(self, registry, engine_url, *args, advertise="10.0.0.5:8000", gpus=None, nvml=NVML, command=(), env=None,
                  interval="50ms"):
-        argv = [h.BIN, "agent", "--registry", registry, "--advertise", advertise, "--service", "llm",
-                "--interval", interval]
+        argv = [h.BIN, "agent", "--registry", registry, "--advertise", advertise, "--service", "llm"]
+        argv += ["--interval", interval] if interval else []
         if engine_url:
             argv += ["--engine-url", engine_url]
         argv += ["--nvml", nvml, "--sysfs-root", "/nonexistent"]

@@ -79,6 +79,12 @@ def test_epoch_and_sequence_rise_and_the_end_comes_in_order(agent, engine, regis
     assert methods.count(methods[-1]) == 1
 
 
+def test_by_default_it_reports_every_500_ms(agent, engine, registry):
+    agent(registry.url, engine.url, "--gpus", "none", interval=None)
+    assert registry.wait_registered()["ttl_ms"] == 5000
+    assert registry.wait_load(seq=3)["interval_ms"] == 500
+
+
 def test_it_registers_once_the_engine_is_healthy(agent, engine, registry):
     engine.health = 503
     a = agent(registry.url, engine.url, "--gpus", "none")

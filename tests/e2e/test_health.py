@@ -258,6 +258,32 @@ def test_k4_busy_is_not_broken(start_weir, upstream, code):
     assert weir.chat().status == 200                       # the very next one
 
 
+@pytest.mark.sanitize
+def test_k6_who_left_is_checked_no_more_and_who_came_is_checked_by_one(start_weir, upstream):
+    weir = start_weir({"health": {"interval": "50ms", "scrape_interval": "off"}})
+    a, b = upstream(name="a"), upstream(name="b")
+    weir.register(a)
+    weir.register(b)
+
+    def checks(up):
+        with up.lock:
+            return sum(p.path == "/health" for p in up.probes)
+
+    def while_b_is_checked(times, of):
+        before, until = checks(of), checks(b) + times
+        h.wait_until(lambda: checks(b) >= until, "checks of b")
+        return checks(of) - before
+    h.wait_until(lambda: checks(a) >= 3 and checks(b) >= 3, "both to be checked")
+    weir.deregister("a")
+    weir.wait_gone(a)
+    assert while_b_is_checked(10, a) == 0
+    for epoch in (1, 2, 3, 4, 5):       # five lives within less than one interval
+        weir.register(a, epoch=epoch, wait=False)
+    weir.wait_up(a)
+    while_b_is_checked(3, a)            # what the lives before it had under way
+    assert 5 <= while_b_is_checked(10, a) <= 15
+
+
 def test_k7_all_workers_down_at_the_start(start_weir, upstream):
     with socket.socket() as reserved:                      # bound, not listening: connections are refused
         reserved.bind(("127.0.0.1", 0))
