@@ -214,6 +214,15 @@ def test_a_driver_that_hangs_stops_neither_reports_nor_the_end(agent, engine, re
     assert registry.calls[-1][0] == "DELETE"
 
 
+def test_a_driver_that_hangs_from_the_start_does_not_keep_the_engine_out(agent, engine, registry, gpus):
+    """The devices are waited for, so that the first registration has them, but not for ever."""
+    g = gpus("count 1\n" + u.one_gpu(0) + "0 free hang\n")
+    agent(registry.url, engine.url, gpus=g)
+    assert "devices" not in registry.wait_registered()
+    assert len([c for c in engine.calls if c[1] == "/health"]) >= 5
+    assert "memory_free_bytes" not in registry.wait_load(running=3)
+
+
 def test_an_old_driver_gives_what_it_has(agent, engine, registry, gpus):
     g = gpus("count 1\n" + u.one_gpu(0, more="0 gpm 1\n0 sm 50\n0 dram 50\n"))
     agent(registry.url, engine.url, gpus=g, nvml=u.NVML_OLD)
