@@ -184,6 +184,12 @@ def test_j3_adapters_by_name(gateway):
         at = a.hits()
         return [weir.chat("lora_1").status for _ in range(4)] == [200] * 4 and a.hits() == at
     wait_until(only_b, "the first to be left out")
+    # Unloaded everywhere it is still known, as every model that was seen within a day: not here now. One never seen is not.
+    b.pages["/v1/models"] = d.openai_list(("base",), "vllm")
+    r = wait_until(lambda: (lambda got: got if got.status != 200 else None)(weir.chat("lora_1")), "nobody to have it")
+    assert r.error() == (503, "no_endpoint") and r.header("Retry-After")
+    assert weir.chat("lora_2").error() == (404, "model_not_found")
+    assert weir.chat("base").status == 200
 
 
 def test_j7_lists_of_every_shape(gateway):
