@@ -47,6 +47,9 @@ def raw(data):
 
 
 def rss_mib(weir):
+    """Resident memory; 0 under a sanitizer, which keeps what was freed."""
+    if h.SLOW > 1:
+        return 0
     with open(f"/proc/{weir.pid}/status", encoding="ascii") as f:
         return next(int(line.split()[1]) for line in f if line.startswith("VmRSS:")) // 1024
 
@@ -85,7 +88,7 @@ def test_numbers_that_are_none(gateway, what):
     assert gauge(weir, "weir_endpoint_running", bad) is None
     assert gauge(weir, "weir_endpoint_up", bad) == 1
     assert [weir.chat().status for _ in range(5)] == [200] * 5
-    assert rss_mib(weir) - before < 64 * h.SLOW
+    assert rss_mib(weir) - before < 64
     if what.startswith("endless") or what == "drip":
         assert bad.given_up.wait(h.PATIENCE)
 
@@ -167,7 +170,7 @@ def test_the_agent_goes_on(keeper, what):
     registry.forget()
     load = registry.wait(lambda m, p, b: p.endswith("/load") and b["state"] == "healthy" and "running" not in b, "a report")
     assert "kv_used_tokens" not in load[2]
-    assert rss_mib(agent) < 128 * h.SLOW
+    assert rss_mib(agent) < 64
     engine.pages["/metrics"] = d.vllm(running=4).pages["/metrics"]
     registry.wait_load(running=4)
     assert agent.stop() == 0
