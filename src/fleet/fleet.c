@@ -394,6 +394,21 @@ int fleet_set_engine(struct fleet *f, uint32_t slot, uint32_t generation, enum e
     return 0;
 }
 
+int fleet_restarted(struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns)
+{
+    struct entry *e = entry_at(f, slot, generation);
+
+    if (!e)
+        return WEIR_E_STALE;
+    struct cell *fresh = fleet_cell_new(f, e->address, e->slot, 0);
+    if (!fresh)
+        return WEIR_E_NOMEM;
+    saw_models(f, e->probed, e->n_probed, now_ns);
+    fleet_entry_renew(f, e, fresh);
+    forget_sample(e, now_ns);
+    return 0;
+}
+
 bool fleet_wants_scrape(const struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns)
 {
     const struct entry *e = entry_at(f, slot, generation);

@@ -77,6 +77,12 @@ int fleet_scraped(struct fleet *f,
                   uint32_t generation,
                   const struct sample *s,
                   uint64_t now_ns) MUST_CHECK;
+/**
+ * The engine is another process than before, as its own numbers say: a new generation. WEIR_E_STALE: that generation is
+ * gone. WEIR_E_NOMEM: nothing changed.
+ */
+int fleet_restarted(struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns)
+    MUST_CHECK;
 /** Would they count now? */
 bool fleet_wants_scrape(const struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns);
 

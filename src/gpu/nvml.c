@@ -8,8 +8,13 @@
 #include <dlfcn.h>
 
 #include "base/bug.h"
+#include "base/utf8.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
+
+/* Beyond these a number is a broken driver's, not a machine's. */
+enum { COUNT_MAX = 512, SLICES_MAX = 64 };
+#define MEMORY_MOST (UINT64_C(1) << 50)
 
 enum verdict { FINE, NEVER, LATER, LOST, DROP };
 
@@ -109,9 +114,14 @@ static int identify(struct nvml *n, struct nvml_device *d)
     if (rc != NVML_OK)
         return rc;
     d->uuid[sizeof(d->uuid) - 1] = 0;
+    /* It goes into registrations, which have to be text. */
+    if (!d->uuid[0] || !utf8_ok(d->uuid, strlen(d->uuid)))
+        return NVML_NO_DATA;
     if (n->calls.name(d->parent ? d->parent : d->handle, d->name, sizeof(d->name)) != NVML_OK)
         d->name[0] = 0;
     d->name[sizeof(d->name) - 1] = 0;
+    if (!utf8_ok(d->name, strlen(d->name)))
+        d->name[0] = 0;
     return rc;
 }
 
@@ -143,7 +153,7 @@ static int list_slices(struct nvml *n, unsigned top, nvml_handle gpu, nvml_each_
 
     if (n->calls.mig_count(gpu, &most) != NVML_OK)
         return 0;
-    for (unsigned i = 0; i < most; i++) {
+    for (unsigned i = 0; i < MIN(most, (unsigned)SLICES_MAX); i++) {
         struct nvml_device d = {.parent = gpu};
         /* An index may be empty while later ones are not. */
         if (n->calls.mig_by_index(gpu, i, &d.handle) != NVML_OK || identify(n, &d) != NVML_OK)
@@ -162,7 +172,7 @@ int nvml_list(struct nvml *n, nvml_each_fn each, void *ctx)
     unsigned count = 0;
     int rc = n->calls.count(&count);
 
-    if (rc != NVML_OK)
+    if (rc != NVML_OK || count > COUNT_MAX)
         return WEIR_E_AGAIN;
     for (unsigned i = 0; i < count; i++) {
         struct nvml_device d = {0};
@@ -208,7 +218,7 @@ static bool asks(const struct nvml_device *d, enum nvml_question q)
 /* All ones and 0 stand for "not available" here and there, and free above total for nonsense. */
 static void take_memory(struct gpu_reading *out, uint64_t total, uint64_t free)
 {
-    if (total == 0 || total == UINT64_MAX || free > total)
+    if (total == 0 || total > MEMORY_MOST || free > total)
         return;
     out->known |= GPU_MEMORY;
     out->memory_total_bytes = total;

@@ -25,6 +25,8 @@ enum {
     MODELS_EVERY = 6, /* health checks: the list changes rarely (a LoRA loaded) */
     QUIET_AFTER = 3,  /* scrapes without any series, then ... */
     QUIET_EVERY = 30, /* ... only one of so many intervals is used */
+    RESTART_LEAST_S =
+        2, /* the clock that start times are reckoned from is adjusted by a second now and then */
 };
 
 struct engine_reader {
@@ -57,6 +59,7 @@ struct engine_reader {
     /* numbers */
     bool use_slots;
     uint32_t quiet, skipped;
+    double start_s; /* of the engine's process; 0 = never told */
     struct engine_metrics last;
     bool has_last;
     uint64_t last_ns;
@@ -332,6 +335,17 @@ static void ask_models(struct engine_reader *r, const char *path, const char *po
 
 /* --- how busy it is --- */
 
+/* Only a later start counts: several processes behind one address tell several, by turns. */
+static void
+look_whether_restarted(struct engine_reader *r, const struct engine_metrics *now, uint32_t *news)
+{
+    if (now->start_s < r->start_s + RESTART_LEAST_S)
+        return;
+    if (r->start_s > 0)
+        *news |= ENGINE_NEWS_RESTART;
+    r->start_s = now->start_s;
+}
+
 static bool read_numbers(struct engine_reader *r, struct slice body, uint32_t *news)
 {
     struct engine_metrics now;
@@ -346,6 +360,7 @@ static bool read_numbers(struct engine_reader *r, struct slice body, uint32_t *n
         if (!r->adapter->metrics)
             return false;
         engine_metrics_read(body, r->adapter->metrics, &now);
+        look_whether_restarted(r, &now, news);
     }
     if (now.known == 0)
         return false;

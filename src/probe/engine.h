@@ -29,6 +29,8 @@ enum engine_news {
     ENGINE_NEWS_MODELS =
         2, /**< the model list was asked for: models, n_models (0 = it gave none) */
     ENGINE_NEWS_SAMPLE = 4, /**< numbers were read; a scrape that failed gives sample.known == 0 */
+    ENGINE_NEWS_RESTART =
+        8, /**< its process start time (process_start_time_seconds) rose: another process */
 };
 
 /** All of it borrowed for the length of the callback. What is not new repeats what was read last. */

@@ -106,6 +106,8 @@ static void read_line(const struct engine_metrics_shape *shape,
         shape->on_line(m, line);
     if (!sane(line->value))
         return;
+    if (slice_eq(line->name, SLICE("process_start_time_seconds")))
+        m->start_s = MAX(m->start_s, line->value);
     for (uint8_t i = 0; shape->series[i].name; i++) {
         const struct engine_series *s = &shape->series[i];
         if (!slice_eq(line->name, slice_str(s->name)) || !counts(line, shape->zero_labels))

@@ -45,6 +45,7 @@ enum { ENGINE_LORAS_MAX = 512 };
 struct engine_metrics {
     uint32_t known; /**< bit set over enum engine_number */
     double v[NUMBER_COUNT];
+    double start_s;      /**< when the process started, seconds since 1970; 0 = not told */
     uint32_t lines, bad; /**< sample lines read, lines that are none */
     char loras[ENGINE_LORAS_MAX];
     uint32_t n_loras; /**< bytes of `loras`: running LoRA adapters, comma-joined; vLLM only */

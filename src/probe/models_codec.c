@@ -3,6 +3,7 @@
 
 #include "base/bug.h"
 #include "base/num.h"
+#include "base/utf8.h"
 #include "probe/rows_codec.h"
 
 enum list_field {
@@ -48,6 +49,12 @@ static bool known(const struct engine_models *m, struct slice id, struct slice v
     return false;
 }
 
+/* These go into JSON, metrics and registrations, where text that is none would make the whole of it unreadable. */
+static bool text_ok(struct slice s)
+{
+    return s.n == 0 || utf8_ok(s.p, s.n);
+}
+
 static uint32_t length_of(struct slice text)
 {
     uint64_t v;
@@ -64,7 +71,8 @@ static int add(struct engine_models *m,
 {
     if (known(m, id, version))
         return 0;
-    if (id.n == 0 || m->n == ENDPOINT_MODELS_MAX) {
+    if (id.n == 0 || m->n == ENDPOINT_MODELS_MAX || !text_ok(id) || !text_ok(version) ||
+        !text_ok(base)) {
         m->left_out++;
         return 0;
     }

@@ -109,6 +109,8 @@ static void on_reading(void *ctx, const struct engine_reading *r)
         t->asked = true;
     if (new_kind)
         o->on_kind(o->ctx, slot, generation, r->kind);
+    if ((r->news & ENGINE_NEWS_RESTART) && still_there(p, slot, generation))
+        o->on_restart(o->ctx, slot, generation);
     if ((r->news & ENGINE_NEWS_SAMPLE) && still_there(p, slot, generation))
         o->on_sample(o->ctx, slot, generation, &r->sample);
     if ((r->news & ENGINE_NEWS_HEALTH) && still_there(p, slot, generation))

@@ -41,6 +41,8 @@ struct probe_options {
     bool (*wants_sample)(void *ctx, uint32_t slot, uint32_t generation);
     /** Numbers were read: running, waiting, KV use, tokens/s. known is 0 when it told none. */
     void (*on_sample)(void *ctx, uint32_t slot, uint32_t generation, const struct sample *sample);
+    /** It is another process than before. What follows in the same reading is of the new one. */
+    void (*on_restart)(void *ctx, uint32_t slot, uint32_t generation);
     /** Its kind was found out, where no source tells it. */
     void (*on_kind)(void *ctx, uint32_t slot, uint32_t generation, enum engine_kind kind);
 };

@@ -293,6 +293,13 @@ void report_changed(struct reporter *r)
         loop_timer_set(r->loop, &r->control_timer, loop_now(r->loop));
 }
 
+void report_new_epoch(struct reporter *r, uint64_t epoch)
+{
+    r->epoch = MAX(epoch, r->epoch + 1);
+    r->seq = 0;
+    report_changed(r);
+}
+
 void report_stop(struct reporter *r)
 {
     if (r->stopping)

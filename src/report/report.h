@@ -58,6 +58,8 @@ int report_new(struct loop *loop,
                struct reporter **out) MUST_CHECK;
 /** The instance that was borrowed differs now: register it again, in its place. */
 void report_changed(struct reporter *r);
+/** What it reports on is another process now: register it again with a later epoch, at least this one. */
+void report_new_epoch(struct reporter *r, uint64_t epoch);
 /** Deregister; on_stopped follows. */
 void report_stop(struct reporter *r);
 /** Drop everything at once, without a word to the registry. */

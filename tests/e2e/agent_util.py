@@ -83,6 +83,7 @@ class Engine(Server):
 
     def __init__(self, models=("m",)):
         self.health, self.running, self.waiting, self.kv = 200, 3, 2, 0.25
+        self.started = 1764581611.5     # process start time
         self.models = [{"id": m, "object": "model", "max_model_len": 8192, "parent": None} for m in models]
         super().__init__()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -101,7 +102,8 @@ class Engine(Server):
             return 200, (f"vllm:num_requests_running{labels} {self.running}\n"
                          f"vllm:num_requests_waiting{labels} {self.waiting}\n"
                          f"vllm:kv_cache_usage_perc{labels} {self.kv}\n"
-                         'vllm:cache_config_info{block_size="16",num_gpu_blocks="1000",engine="0"} 1\n')
+                         'vllm:cache_config_info{block_size="16",num_gpu_blocks="1000",engine="0"} 1\n'
+                         f"process_start_time_seconds {self.started}\n")
         return 404, ""
 
 
@@ -218,8 +220,8 @@ def one_gpu(i, free=21474836480, util=37, name="NVIDIA H100 80GB HBM3", more="")
 class Agent(h.Process):
     def __init__(self, registry, engine_url, *args, advertise="10.0.0.5:8000", gpus=None, nvml=NVML, command=(), env=None,
                  interval="50ms"):
-        argv = [h.BIN, "agent", "--registry", registry, "--advertise", advertise, "--service", "llm",
-                "--interval", interval]
+        argv = [h.BIN, "agent", "--registry", registry, "--advertise", advertise, "--service", "llm"]
+        argv += ["--interval", interval] if interval else []
         if engine_url:
             argv += ["--engine-url", engine_url]
         argv += ["--nvml", nvml, "--sysfs-root", "/nonexistent"]

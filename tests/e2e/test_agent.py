@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -78,6 +79,12 @@ def test_epoch_and_sequence_rise_and_the_end_comes_in_order(agent, engine, regis
     assert methods.count(methods[-1]) == 1
 
 
+def test_by_default_it_reports_every_500_ms(agent, engine, registry):
+    agent(registry.url, engine.url, "--gpus", "none", interval=None)
+    assert registry.wait_registered()["ttl_ms"] == 5000
+    assert registry.wait_load(seq=3)["interval_ms"] == 500
+
+
 def test_it_registers_once_the_engine_is_healthy(agent, engine, registry):
     engine.health = 503
     a = agent(registry.url, engine.url, "--gpus", "none")
@@ -100,6 +107,34 @@ def test_several_models_and_loras_are_told_apart_and_followed(agent, engine, reg
     agent(registry.url, engine.url, "--gpus", "none")
     assert registry.wait_registered()["models"] == [{"id": "base", "max_model_len": 4096},
                                                     {"id": "sql", "lora_base": "base", "max_model_len": 4096}]
+    registry.forget()
+    engine.models = [{"id": "base", "max_model_len": 4096}, {"id": "law", "parent": "base", "max_model_len": 4096}]
+    assert registry.wait_registered()["models"] == [{"id": "base", "max_model_len": 4096},
+                                                    {"id": "law", "lora_base": "base", "max_model_len": 4096}]
+
+
+@pytest.mark.sanitize
+def test_an_engine_that_was_restarted_behind_the_agent_is_a_new_epoch(agent, engine, registry):
+    a = agent(registry.url, engine.url, "--gpus", "none")
+    first = registry.wait_registered()["epoch"]
+    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 3, "three reports")
+    engine.started += 1                 # a clock that was adjusted
+    registry.forget()
+    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 6, "more reports")
+    assert {b["epoch"] for b in loads(registry)} == {first}
+    registry.forget()
+    engine.started += 60
+    second = registry.wait_registered()["epoch"]
+    assert second > first
+    registry.forget()
+    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 3, "three reports")
+    engine.started -= 30                # another process behind the same address: not a later one
+    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 8, "more reports")
+    assert {b["epoch"] for b in loads(registry)} == {second}
+    seqs = [b["seq"] for b in loads(registry)]
+    assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+    assert a.stop() == 0
+    assert registry.calls[-1][0] == "DELETE"
 
 
 def test_models_can_be_named(agent, engine, registry):
@@ -177,6 +212,15 @@ def test_a_driver_that_hangs_stops_neither_reports_nor_the_end(agent, engine, re
     a.stop()
     assert "the driver does not answer" in a.output
     assert registry.calls[-1][0] == "DELETE"
+
+
+def test_a_driver_that_hangs_from_the_start_does_not_keep_the_engine_out(agent, engine, registry, gpus):
+    """The devices are waited for, so that the first registration has them, but not for ever."""
+    g = gpus("count 1\n" + u.one_gpu(0) + "0 free hang\n")
+    agent(registry.url, engine.url, gpus=g)
+    assert "devices" not in registry.wait_registered()
+    assert len([c for c in engine.calls if c[1] == "/health"]) >= 5
+    assert "memory_free_bytes" not in registry.wait_load(running=3)
 
 
 def test_an_old_driver_gives_what_it_has(agent, engine, registry, gpus):
@@ -465,7 +509,14 @@ GOOD = ("--registry", "http://127.0.0.1:1", "--advertise", "10.0.0.5:8000", "--g
     ((*GOOD, "--interval", "1ms"), "is not 10ms or more"),
     ((*GOOD, "--weight", "-1"), "is not a number from 0 to 10000"),
     ((*GOOD, "--metadata", "x"), "is not KEY=VALUE"),
-    ((*GOOD, "--token", "abc"), '"abc" is not env:NAME or file:PATH'),
+    ((*GOOD, "--token", "s3cret"), "--token: not env:NAME or file:PATH"),
+    ((*GOOD, "--token", "env:WEIR_TWO_LINES"), "is not a token of one line"),
+    ((*GOOD, "--token", "env:WEIR_BLANK"), "is not a token of one line"),
+    ((*GOOD, "--registry", "http://me:s3cret@h:8848"), "--registry: not a URL without user name"),
+    ((*GOOD, "--engine-url", "http://me:s3cret@h:8000"), "--engine-url: not a URL without user name"),
+    ((*GOOD, "--id", b"\xff"), "UTF-8"),
+    ((*GOOD, "--model", b"\xff"), "UTF-8"),
+    ((*GOOD, "--metadata", b"k=\xff"), "UTF-8"),
     ((*GOOD, "--gpus", "x"), '--gpus x: "x" is neither'),
     ((*GOOD, "--gpus", "0,9", "--nvml", "/nonexistent", "--sysfs-root", "/nonexistent"), '--gpus 0,9: "0" is no device'),
     ((*GOOD, "--frobnicate", "1"), "unknown argument --frobnicate"),
@@ -473,9 +524,12 @@ GOOD = ("--registry", "http://127.0.0.1:1", "--advertise", "10.0.0.5:8000", "--g
     ((*GOOD, "--"), "a command is needed"),
 ])
 def test_bad_input_is_said_clearly(args, words):
-    rc, out, err = h.run_weir("agent", *args)
-    assert (rc, out) == (2, "")
+    done = subprocess.run([h.BIN, "agent", *args], capture_output=True, stdin=subprocess.DEVNULL, timeout=h.PATIENCE,
+                          env={**os.environ, "WEIR_TWO_LINES": "s3cret\r\nX-More: 1", "WEIR_BLANK": "\n"})
+    err = done.stderr.decode(errors="replace")
+    assert (done.returncode, done.stdout) == (2, b"")
     assert words in err
+    assert "s3cret" not in err
 
 
 def test_help_names_every_option():

@@ -184,6 +184,12 @@ def test_j3_adapters_by_name(gateway):
         at = a.hits()
         return [weir.chat("lora_1").status for _ in range(4)] == [200] * 4 and a.hits() == at
     wait_until(only_b, "the first to be left out")
+    # Unloaded everywhere it is still known, as every model that was seen within a day: not here now. One never seen is not.
+    b.pages["/v1/models"] = d.openai_list(("base",), "vllm")
+    r = wait_until(lambda: (lambda got: got if got.status != 200 else None)(weir.chat("lora_1")), "nobody to have it")
+    assert r.error() == (503, "no_endpoint") and r.header("Retry-After")
+    assert weir.chat("lora_2").error() == (404, "model_not_found")
+    assert weir.chat("base").status == 200
 
 
 def test_j7_lists_of_every_shape(gateway):
@@ -288,6 +294,48 @@ def test_a_restart_as_another_engine_is_noticed(gateway, keeper):
     second.stop()
     wait_gauge(weir, "weir_endpoint_running", first, 9)
     wait_gauge(weir, "weir_endpoint_up", first, 1)
+
+
+def test_an_engine_that_was_restarted_is_a_new_generation(gateway):
+    """What its own numbers say of the process, where nobody registers it anew: the old one's breaker is not its."""
+    fails = threading.Event()
+    fails.set()
+
+    def broken_or_not(conn, request):
+        if fails.is_set():
+            conn.respond(500, "{}")
+        else:
+            conn.answer(request)
+
+    engine, other = d.vllm(behaviour=broken_or_not), d.vllm()
+    page = engine.pages["/metrics"][1]
+    engine.pages["/metrics"] = (200, page + "process_start_time_seconds 1.764581611e+09\n")
+    weir = gateway(engine, other, more={"breaker": {"consecutive": 2, "cooldown": "60s", "stall": "off"}})
+    wait_gauge(weir, "weir_endpoint_running", engine, 0)
+    wait_until(lambda: all(gauge(weir, "weir_endpoint_up", e) == 1 for e in (engine, other)), "both to be up")
+
+    def breaker():
+        found = {e["url"]: e["breaker"] for e in weir.admin_http("GET", "/api/v1/endpoints").json()["endpoints"]}
+        return found[engine.url]["state"]
+    for _ in range(40):
+        weir.chat()
+        if breaker() == "open":
+            break
+    assert breaker() == "open"
+    fails.clear()
+    engine.wait_asked("/metrics", 3)
+    assert breaker() == "open"          # the same process goes on
+    engine.pages["/metrics"] = (200, page + "process_start_time_seconds 1.764581671e+09\n")
+    wait_until(lambda: breaker() == "closed" and gauge(weir, "weir_endpoint_up", engine) == 1, "a new generation")
+    assert weir.log_contains("later start time: a new generation")
+    before = engine.hits()
+    statuses = set()
+
+    def used():
+        statuses.add(weir.chat().status)
+        return engine.hits() > before
+    wait_until(used, "the new process to be used")
+    assert statuses == {200}
 
 
 def test_sglang_is_not_checked_more_often_than_it_can_bear(gateway):

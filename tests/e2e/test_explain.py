@@ -256,6 +256,43 @@ def test_nothing_of_the_prompt_or_the_headers_is_kept(fleet):
     assert marker.lower() not in page.lower()
 
 
+@pytest.mark.sanitize
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_no_prompt_and_no_credential_is_told_anywhere(fleet, tmp_path, level):
+    """Whatever becomes of the request: neither logs nor metrics nor what the admin API shows."""
+    access = tmp_path / "access.log"
+    marker = "MaRkEr-7261"
+    weir, ups = fleet({**policy("chain", sample="1000000/s"), "logging": {"level": level, "access": f"file:{access}"}},
+                      [("a", {})])
+    fates = iter(range(1000))
+
+    def one_fate_after_another(conn, request):
+        fate = next(fates) % 4
+        if fate == 0:
+            conn.respond(500, {"error": {"message": marker}}, [("X-Note", marker)])
+        elif fate == 1:
+            conn.hang_up()
+        elif fate == 2:
+            conn.send(f"HTTP/1.1 200 {marker}\r\n{marker}\r\n\r\n")
+            conn.hang_up()
+        else:
+            conn.answer(request, text=marker)
+    ups[0].behaviour = one_fate_after_another
+    secrets = {"Authorization": f"Bearer {marker}", "X-Api-Key": marker, "X-Weir-Token": marker, "Cookie": f"a={marker}",
+               "X-Session-Id": marker, "X-Tenant-Id": marker, "Proxy-Authorization": f"Basic {marker}"}
+    question = {"model": "m", "user": marker, "messages": [{"role": "user", "content": marker}]}
+    for _ in range(8):
+        weir.http("POST", f"/v1/chat/completions?key={marker}", question, secrets)
+        weir.http("POST", "/v1/chat/completions", json.dumps(question)[:-2], secrets)
+    weir.http("POST", "/v1/chat/completions", question, {**secrets, "X-Required-Memory": marker})
+    told = [json.dumps(ask(weir, {"request": {"headers": secrets, "body": question}}))]
+    told += [weir.admin_http("GET", p).body.decode() for p in ("/metrics", "/api/v1/decisions", "/api/v1/endpoints")]
+    assert weir.stop() == 0
+    told += [weir.output, access.read_text()]
+    assert access.read_text().count("\n") == 17
+    assert [t for t in told if marker.lower() in t.lower()] == []
+
+
 def test_the_log_is_bounded(fleet):
     weir, _ = fleet(policy("round_robin", sample="1000000/s"), [("a", {}), ("b", {})])
     n = 4200
@@ -275,6 +312,25 @@ def test_the_log_is_bounded(fleet):
     assert [d["seq"] for d in decisions(weir, 3)] == [n, n - 1, n - 2]
     assert decisions(weir, 0) == []
     assert replay(weir)["replayed"] == 4096
+
+
+def test_the_log_is_bounded_in_bytes_too(fleet):
+    """Records of a pool of 64 are long: fewer than 4,096 of them fit into 16 MiB, the newest ones."""
+    weir, _ = fleet(policy("chain", sample="1000000/s"), [("a", {"metadata": {"remaining_memory": "12"}})])
+    for i in range(63):
+        r = weir.registry_http("PUT", f"/v1/endpoints/small{i}", {
+            "id": f"small{i}", "service": "llm", "url": f"http://127.0.1.{i + 1}:9", "models": [{"id": "m"}],
+            "ttl_ms": 600_000, "metadata": {"remaining_memory": "1"}})
+        assert r.status in (200, 201)
+    h.wait_until(lambda: len(ask(weir, {"model": "m"})["endpoints"]) == 64, "all of them")
+    n = 2000
+    for _ in range(n):
+        assert weir.http("POST", "/v1/chat/completions", b'{"model":"m"}', {"X-Required-Memory": "8"}).status == 200
+    page = weir.admin_http("GET", "/api/v1/decisions?limit=100000").body
+    seqs = [d["seq"] for d in json.loads(page)["decisions"]]
+    assert seqs == list(range(n, n - len(seqs), -1))
+    assert 8 << 20 < len(page) < 18 << 20, (len(page), len(seqs))
+    assert len(seqs) < n
 
 
 def test_no_more_than_the_sample_says(fleet):

@@ -203,6 +203,39 @@ def test_k2_a_hang_is_noticed_long_before_the_first_byte_timeout(start_weir, ups
     assert together(weir, 20, threads=1) == {(200, "a"): 10, (200, "b"): 10}
 
 
+@pytest.mark.sanitize
+def test_k2_a_trial_that_hangs_is_over_long_before_the_first_byte_timeout(start_weir, upstream):
+    """For the breaker, after `stall`: the next one may try then. Its client waits on, and loses nothing."""
+    weir = start_weir({"breaker": {"stall": "300ms", "cooldown": "100ms", "cooldown_max": "200ms"}, "routes": [ROUND_ROBIN]})
+    gate, opened = h.gate()
+    a, b = upstream(gate, name="a"), upstream(name="b")
+    weir.register(a)
+    weir.register(b)
+    clients = []
+
+    def ask_until(test, what):
+        def look():
+            client = h.RawClient(weir.data)
+            client.request(body={"model": "m"})
+            clients.append(client)
+            return test()
+        h.wait_until(look, what)
+    ask_until(lambda: a.hits() >= 1, "one to hang")
+    wait_breaker(weir, a, "half-open")
+    before = a.hits()
+    for trials in (1, 2):
+        ask_until(lambda: a.hits() == before + trials, "a trial")
+        h.wait_until(lambda: weir.output.count("stays open after a trial, no byte came") >= trials, "its end")
+        assert breaker(weir, a)["trips"] == 1 + trials
+        assert a.hits() == before + trials      # one at a time
+        wait_breaker(weir, a, "half-open")
+    opened.set()
+    for client in clients:
+        assert client.response().status == 200
+        client.close()
+    wait_breaker(weir, a, "closed")
+
+
 @pytest.mark.parametrize("code", [400, 401, 404, 422])
 def test_k3_4xx_never_count(start_weir, upstream, code):
     weir = start_weir({"routes": [ROUND_ROBIN]})
@@ -223,6 +256,32 @@ def test_k4_busy_is_not_broken(start_weir, upstream, code):
     assert breaker(weir, a) == {"state": "closed"}
     switch.to = h.answer_at_once
     assert weir.chat().status == 200                       # the very next one
+
+
+@pytest.mark.sanitize
+def test_k6_who_left_is_checked_no_more_and_who_came_is_checked_by_one(start_weir, upstream):
+    weir = start_weir({"health": {"interval": "50ms", "scrape_interval": "off"}})
+    a, b = upstream(name="a"), upstream(name="b")
+    weir.register(a)
+    weir.register(b)
+
+    def checks(up):
+        with up.lock:
+            return sum(p.path == "/health" for p in up.probes)
+
+    def while_b_is_checked(times, of):
+        before, until = checks(of), checks(b) + times
+        h.wait_until(lambda: checks(b) >= until, "checks of b")
+        return checks(of) - before
+    h.wait_until(lambda: checks(a) >= 3 and checks(b) >= 3, "both to be checked")
+    weir.deregister("a")
+    weir.wait_gone(a)
+    assert while_b_is_checked(10, a) == 0
+    for epoch in (1, 2, 3, 4, 5):       # five lives within less than one interval
+        weir.register(a, epoch=epoch, wait=False)
+    weir.wait_up(a)
+    while_b_is_checked(3, a)            # what the lives before it had under way
+    assert 5 <= while_b_is_checked(10, a) <= 15
 
 
 def test_k7_all_workers_down_at_the_start(start_weir, upstream):

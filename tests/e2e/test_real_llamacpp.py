@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+import agent_util
 import make_gguf
 from weir_harness import ROOT, Http, Metrics, Process, address, wait_until
 
@@ -135,10 +136,8 @@ def test_without_metrics_its_slots_are_read(start_weir, engines, client):
                weir.metrics().sum("weir_endpoint_running") == 0, "the cancelled request to end in the engine")
 
 
-def test_one_of_two_is_killed_under_load(start_weir, engines, client):
-    """Requests that begin after the kill never see it; only streams that were on it at that moment may break."""
-    a, b = engines("--metrics")
-    weir = gateway(start_weir, [a, b])
+def kill_one_under_load(weir, client, a, b):
+    """Requests that begin after the kill of a never see it; only streams that were on it at that moment may break."""
     killed, enough = threading.Event(), threading.Event()
     lock = threading.Lock()
     done, broken, wrong = [0], [], []
@@ -173,3 +172,35 @@ def test_one_of_two_is_killed_under_load(start_weir, engines, client):
     assert weir.metrics().sum("weir_inflight") == 0
     for _ in range(10):
         assert len(stream(client, weir, 5)[0]) == 5
+
+
+def test_one_of_two_is_killed_under_load(start_weir, engines, client):
+    a, b = engines("--metrics")
+    kill_one_under_load(gateway(start_weir, [a, b]), client, a, b)
+
+
+def test_two_with_their_agents_and_one_is_killed_under_load(start_weir, engines, keeper, client):
+    """Who is there, how busy, and that one is gone: all of it by the agents beside them, on one device of a scripted NVML."""
+    weir = start_weir({"health": {"interval": "200ms", "scrape_interval": "off"}})
+    registry = "http://%s:%d" % weir.registry
+    gpus = keeper.add(agent_util.Gpus("count 1\n" + agent_util.one_gpu(0)))
+    a, b = engines("--metrics")
+    agents = [keeper.add(agent_util.Agent(registry, e.url, "--id", name, advertise=e.url.split("//")[1], gpus=gpus))
+              for name, e in (("a", a), ("b", b))]
+
+    def told(name):
+        found = weir.registry_http("GET", f"/v1/endpoints/{name}")
+        return found.json() if found.status == 200 else {}
+    for name in ("a", "b"):
+        wait_until(lambda: "running" in (told(name).get("load") or {}), f"a report of {name}")
+        found = told(name)
+        assert (found["engine"], [m["id"] for m in found["models"]]) == ("llamacpp", ["tiny"])
+        assert [d["uuid"] for d in found["devices"]] == ["GPU-0000"]
+        assert (found["load"]["state"], found["load"]["gpu_util_percent"]) == ("healthy", 37)
+        assert found["load"]["memory_free_bytes"] == 21474836480
+    wait_until(lambda: weir.http("POST", "/v1/chat/completions", ask(1)).status == 200, "a first answer")
+    kill_one_under_load(weir, client, a, b)
+    wait_until(lambda: told("a")["load"]["state"] == "unhealthy", "its agent to say so")
+    assert told("b")["load"]["state"] == "healthy"
+    assert [x.stop() for x in agents] == [0, 0]
+    wait_until(lambda: told("a") == told("b") == {}, "both to be deregistered")

@@ -219,7 +219,7 @@ EXPORT int BY_INDEX(unsigned i, nvml_handle *out)
 
     if (rc != NVML_OK)
         return rc;
-    if (i >= n)
+    if (i >= n || i >= DEVICES)
         return NVML_INVALID_ARGUMENT;
     rc = ask(&places[i][0], "handle", &ignored);
     if (rc != NVML_OK && rc != NVML_NOT_SUPPORTED)

@@ -37,7 +37,8 @@ enum phase {
 enum {
     DEAD_CHECKS =
         3, /* failed health checks in a row before we report it: one may be a slow answer of a busy engine */
-    READY_CHECKS = 5, /* passed ones after which neither kind nor models are waited for any more */
+    READY_CHECKS =
+        5, /* passed ones after which neither kind nor models nor devices are waited for any more */
 };
 
 static const uint64_t gpu_retry_ns = 120 * NS_PER_S;
@@ -83,6 +84,16 @@ static unsigned read_gpus(struct agent *a, bool *fresh)
 
     *fresh = read_ns != 0 && loop_clock() - read_ns < 3 * a->o.interval_ns + NS_PER_S;
     return n;
+}
+
+/* Were they looked at? A driver may take its time for that, or hang. */
+static bool gpus_seen(struct agent *a)
+{
+    bool fresh = true;
+
+    if (a->gpus)
+        (void)read_gpus(a, &fresh);
+    return fresh;
 }
 
 static struct description_source source_of(struct agent *a, enum membw_basis basis, unsigned n_gpus)
@@ -394,6 +405,10 @@ static void on_reading(void *ctx, const struct engine_reading *r)
     }
     if (r->news & ENGINE_NEWS_HEALTH)
         take_health(a, r);
+    if ((r->news & ENGINE_NEWS_RESTART) && a->reporter) {
+        log_info("agent", "the engine's process has a later start time: a new epoch");
+        report_new_epoch(a->reporter, loop_wall_clock());
+    }
     if (r->news & ENGINE_NEWS_MODELS)
         take_models(a, r);
     if (r->news & ENGINE_NEWS_SAMPLE) {
@@ -405,7 +420,7 @@ static void on_reading(void *ctx, const struct engine_reading *r)
     if (a->phase == PHASE_DRAINING && a->state == ENGINE_STATE_DEAD && a->in_state >= DEAD_CHECKS)
         end_child(a);
     if (!a->reporter && a->phase == PHASE_RUNNING && a->state == ENGINE_STATE_READY &&
-        ((a->models_told && r->detected) || a->in_state >= READY_CHECKS))
+        ((a->models_told && r->detected && gpus_seen(a)) || a->in_state >= READY_CHECKS))
         start_report(a);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/bug.h"
 #include "base/num.h"
+#include "base/utf8.h"
 #include "probe/engine.h"
 #include "wire/url.h"
 
@@ -48,6 +49,13 @@ static int complain(const char *name, const char *value, const char *wanted)
     return 2;
 }
 
+/* Without the value, which may be a secret: it would end up in logs. */
+static int complain_unseen(const char *name, const char *wanted)
+{
+    fprintf(stderr, "weir agent: %s: not %s\n", name, wanted);
+    return 2;
+}
+
 static int missing(const char *name, const char *what)
 {
     fprintf(stderr, "weir agent: %s is needed: %s\n", name, what);
@@ -74,12 +82,15 @@ static int read_secret(const char *where, char *out, size_t size)
         if (n == 0 || n == size)
             return complain("--token", where, "a readable file of 1 to 4095 bytes");
     } else {
-        return complain("--token", where, "env:NAME or file:PATH");
+        return complain_unseen("--token", "env:NAME or file:PATH");
     }
     while (n > 0 && (out[n - 1] == '\n' || out[n - 1] == '\r'))
         n--;
     out[n] = 0;
-    return -1;
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)out[i] < 0x20 || out[i] == 0x7f)
+            n = 0;
+    return n ? -1 : complain("--token", where, "a token of one line");
 }
 
 static int duration(const char *name, const char *value, uint64_t least, uint64_t *out)
@@ -98,8 +109,8 @@ static int name(const char *option, const char *value, struct slice *out)
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)value[i] < 0x21 || (unsigned char)value[i] == 0x7f)
             n = 0;
-    if (n == 0 || n > 128)
-        return complain(option, value, "a name of 1 to 128 bytes without spaces");
+    if (n == 0 || n > 128 || !utf8_ok(value, n))
+        return complain(option, value, "a name of 1 to 128 bytes of UTF-8 without spaces");
     *out = slice_str(value);
     return -1;
 }
@@ -108,8 +119,8 @@ static int add_model(struct agent_options *o, const char *value)
 {
     size_t n = strlen(value);
 
-    if (n == 0 || n > ENDPOINT_TEXT_MAX)
-        return complain("--model", value, "a name of 1 to 512 bytes");
+    if (n == 0 || n > ENDPOINT_TEXT_MAX || !utf8_ok(value, n))
+        return complain("--model", value, "a name of 1 to 512 bytes of UTF-8");
     if (o->n_models == AGENT_MODELS_MAX)
         return complain("--model", value, "possible: there are 64 already");
     o->models[o->n_models++] = slice_str(value);
@@ -121,8 +132,8 @@ static int add_pair(const char *option, const char *text, struct kv *pairs, uint
     struct slice value = slice_str(text);
     struct slice key = {NULL, 0};
 
-    if (!slice_cut(&value, '=', &key) || !value.p || key.n == 0)
-        return complain(option, text, "KEY=VALUE");
+    if (!slice_cut(&value, '=', &key) || !value.p || key.n == 0 || !utf8_ok(text, strlen(text)))
+        return complain(option, text, "KEY=VALUE in UTF-8");
     if (*n == AGENT_PAIRS_MAX)
         return complain(option, text, "possible: there are 64 already");
     pairs[(*n)++] = (struct kv){key, value};
@@ -148,6 +159,8 @@ static int engine_url(struct agent_options *o, const char *value)
     struct url url;
     size_t n = strlen(value);
 
+    if (strchr(value, '@'))
+        return complain_unseen("--engine-url", "a URL without user name and password");
     while (n > 0 && value[n - 1] == '/')
         n--;
     if (wire_url_parse(slice_str(value), &url) != 0 || url.host.n == 0 || url.query.p ||
@@ -259,7 +272,9 @@ static int apply_text(struct agent_options *o, enum kind kind, const char *value
     switch ((int)kind) {
     case REGISTRY:
         o->registry = value;
-        return -1;
+        return strchr(value, '@')
+                   ? complain_unseen(option, "a URL without user name and password; see --help")
+                   : -1;
     case NVML:
         o->nvml = value;
         return -1;

@@ -122,7 +122,7 @@ static int read_secret(const char *where, char out[SECRET_MAX])
         if (n == 0 || n == SECRET_MAX)
             return complain("--token", where, "a readable file of 1 to 4095 bytes");
     } else {
-        return complain("--token", where, "env:NAME or file:PATH");
+        return complain("--token", "...", "env:NAME or file:PATH");
     }
     while (n > 0 && (out[n - 1] == '\n' || out[n - 1] == '\r'))
         n--;

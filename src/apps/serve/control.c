@@ -314,6 +314,18 @@ static void on_scraped(void *ctx, uint32_t slot, uint32_t generation, const stru
         proxy_offer(c->proxy, m->cell);
 }
 
+static void on_restart(void *ctx, uint32_t slot, uint32_t generation)
+{
+    struct control *c = ctx;
+    const struct member *m = find_member(c, slot, generation);
+
+    if (!m || fleet_restarted(c->fleet, slot, generation, loop_now(c->loop)) != 0)
+        return;
+    log_info("control", "endpoint=%.*s: its process has a later start time: a new generation",
+             SLICE_ARG(m->endpoint->id));
+    schedule_build(c, m->endpoint->source);
+}
+
 static void on_kind(void *ctx, uint32_t slot, uint32_t generation, enum engine_kind kind)
 {
     struct control *c = ctx;
@@ -393,6 +405,7 @@ int control_start(struct control *c)
                               .scrape_ns = c->conf->health.scrape_ns,
                               .wants_sample = wants_sample,
                               .on_sample = on_scraped,
+                              .on_restart = on_restart,
                               .on_kind = on_kind,
                               .on_health = on_health,
                               .on_models = on_models};

@@ -63,7 +63,7 @@ static int read_secret(const char *where, char *out, size_t size)
         if (n == 0 || n == size)
             return complain("--token", where, "a readable file of 1 to 4095 bytes");
     } else {
-        return complain("--token", where, "env:NAME or file:PATH");
+        return complain("--token", "...", "env:NAME or file:PATH");
     }
     while (n > 0 && (out[n - 1] == '\n' || out[n - 1] == '\r'))
         n--;

@@ -375,6 +375,42 @@ static void scraped_numbers_count_where_nobody_reports(void **state)
     close_world(&w);
 }
 
+static void another_process_is_another_generation(void **state)
+{
+    (void)state;
+    struct world w;
+    struct rig_host h;
+    struct sample scraped = {.known = 1u << SAMPLE_RUNNING, .running = 3, .fresh_for_ns = 10};
+    struct model_ref model = {.id = SLICE("probed")};
+    struct sample got;
+
+    open_world(&w, 1);
+    rig_host(&h, 1, "gpu_util=10");
+    h.i.n_models = 0;
+    assert_int_equal(fleet_upsert(w.fleet, 0, &h.i, T0), 0);
+    build(&w, T0);
+    const struct endpoint *e = w.s->members[0].endpoint;
+    const uint32_t slot = e->slot;
+    const uint32_t generation = e->generation;
+    assert_int_equal(fleet_set_models(w.fleet, slot, generation, &model, 1), 0);
+    assert_int_equal(fleet_probe(w.fleet, slot, generation, true, T0 + 1), HEALTH_UP);
+    assert_int_equal(fleet_restarted(w.fleet, slot, generation, T0 + 2), 0);
+    assert_true(fleet_dirty(w.fleet));
+    build(&w, T0 + 2);
+    e = w.s->members[0].endpoint;
+    assert_int_equal(e->slot, slot);
+    assert_int_equal(e->generation, generation + 1);
+    assert_int_equal(e->n_models, 0);
+    assert_int_equal(atomic_load(&w.s->members[0].cell->health), HEALTH_UNKNOWN);
+    /* What a registry says still holds, what we read from the old process does not. */
+    fleet_cell_last(w.s->members[0].cell, &got);
+    assert_int_equal(got.known, 1u << SAMPLE_GPU_UTIL);
+    assert_int_equal(got.gpu_util_bp, 1000);
+    assert_int_equal(fleet_restarted(w.fleet, slot, generation, T0 + 3), WEIR_E_STALE);
+    assert_int_equal(fleet_scraped(w.fleet, slot, generation, &scraped, T0 + 3), WEIR_E_STALE);
+    close_world(&w);
+}
+
 static void report_times_make_timed_samples(void **state)
 {
     (void)state;
@@ -691,6 +727,7 @@ int main(void)
         cmocka_unit_test(beats_publish_samples_without_a_new_snapshot),
         cmocka_unit_test(typed_reports_beat_metadata_while_fresh),
         cmocka_unit_test(scraped_numbers_count_where_nobody_reports),
+        cmocka_unit_test(another_process_is_another_generation),
         cmocka_unit_test(report_times_make_timed_samples),
         cmocka_unit_test(models_stay_known),
         cmocka_unit_test(synced_when_every_source_is),

@@ -236,6 +236,9 @@ static void what_is_not_told_is_unknown_and_never_zero(void **state)
     } cases[] = {
         {"0 free !3\n", GPU_UTIL | GPU_MEM_BUSY | GPU_POWER},
         {"0 total 18446744073709551615\n", GPU_UTIL | GPU_MEM_BUSY | GPU_POWER},
+        {"0 total 18446744073709551614\n0 free 18446744073709551614\n",
+         GPU_UTIL | GPU_MEM_BUSY | GPU_POWER},
+        {"0 total 1125899906842625\n", GPU_UTIL | GPU_MEM_BUSY | GPU_POWER},
         {"0 total 0\n0 free 0\n", GPU_UTIL | GPU_MEM_BUSY | GPU_POWER},
         {"0 free 85899345921\n", GPU_UTIL | GPU_MEM_BUSY | GPU_POWER},
         {"0 util 101\n", GPU_MEMORY | GPU_MEM_BUSY | GPU_POWER},
@@ -259,6 +262,23 @@ static void what_is_not_told_is_unknown_and_never_zero(void **state)
         }
         gpus_close(g);
     }
+}
+
+static void what_no_machine_has_is_not_believed(void **state)
+{
+    (void)state;
+    struct gpus *g;
+
+    world("count 4294967295\n0 uuid GPU-aaaa\n");
+    g = open_these("all");
+    assert_int_equal(gpus_count(g), 0);
+    gpus_close(g);
+    world("count 3\n0 uuid GPU-\xff\xfe\n1 uuid GPU-bbbb\n1 name \xc3\x28 H100\n2 uuid !999\n");
+    g = open_these("all");
+    assert_int_equal(gpus_read(g, NS_PER_S, r), 1);
+    assert_string_equal(r[0].uuid, "GPU-bbbb");
+    assert_string_equal(r[0].name, "");
+    gpus_close(g);
 }
 
 static void not_now_is_asked_again_and_never_is_not(void **state)
@@ -483,6 +503,7 @@ int main(void)
         cmocka_unit_test(a_gpu_in_mig_mode_stands_for_its_slices),
         cmocka_unit_test(a_driver_of_long_ago_gives_what_it_has),
         cmocka_unit_test(what_is_not_told_is_unknown_and_never_zero),
+        cmocka_unit_test(what_no_machine_has_is_not_believed),
         cmocka_unit_test(not_now_is_asked_again_and_never_is_not),
         cmocka_unit_test(a_lost_device_is_marked_and_the_others_go_on),
         cmocka_unit_test(a_useless_library_is_dropped_and_tried_again),

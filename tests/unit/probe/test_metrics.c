@@ -103,6 +103,21 @@ static void counters_become_rates_and_survive_a_restart(void **state)
     assert_true(ratio < 0);
 }
 
+static void the_start_of_the_process_is_the_latest_one_told(void **state)
+{
+    (void)state;
+    struct engine_metrics none = read_page(&engine_vllm, "vllm:num_requests_running 1\n"
+                                                         "process_start_time_seconds NaN\n");
+    struct engine_metrics m =
+        read_page(&engine_vllm, "process_start_time_seconds 1.764581611e+09\n"
+                                "process_start_time_seconds{p=\"1\"} 1764581671.25\n"
+                                "process_start_time_seconds{p=\"2\"} 7\n");
+
+    assert_true(none.start_s == 0);
+    assert_true(m.start_s == 1764581671.25);
+    assert_int_equal(m.known, 0);
+}
+
 static void sglang_counts_each_rank_once(void **state)
 {
     (void)state;
@@ -251,6 +266,7 @@ int main(void)
         cmocka_unit_test(vllm_sums_over_engines),
         cmocka_unit_test(vllm_old_names_and_the_youngest_adapters),
         cmocka_unit_test(counters_become_rates_and_survive_a_restart),
+        cmocka_unit_test(the_start_of_the_process_is_the_latest_one_told),
         cmocka_unit_test(sglang_counts_each_rank_once),
         cmocka_unit_test(sglang_old_labels_and_pages),
         cmocka_unit_test(llamacpp_metrics_and_slots),

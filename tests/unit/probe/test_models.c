@@ -169,6 +169,23 @@ static void what_is_left_out_and_what_is_refused(void **state)
     close_rig(&r);
 }
 
+static void names_that_are_no_utf8_are_left_out(void **state)
+{
+    (void)state;
+    struct rig r;
+
+    open_rig(&r);
+    assert_int_equal(read_list(&r, "{\"data\":[{\"id\":\"\xc3\x28\"},"
+                                   "{\"id\":\"lora\",\"parent\":\"\xed\xa0\x80\"},"
+                                   "{\"id\":\"v\",\"version\":\"\xfe\"},"
+                                   "{\"id\":\"\xe6\xa8\xa1\"}]}"),
+                     0);
+    assert_int_equal(r.m.n, 1);
+    assert_int_equal(r.m.left_out, 3);
+    assert_model(&r, 0, "\xe6\xa8\xa1");
+    close_rig(&r);
+}
+
 static void names_at_their_longest(void **state)
 {
     (void)state;
@@ -236,6 +253,7 @@ int main(void)
         cmocka_unit_test(llamacpp_lists_twice_and_ollama_by_name),
         cmocka_unit_test(states_of_single_models),
         cmocka_unit_test(what_is_left_out_and_what_is_refused),
+        cmocka_unit_test(names_that_are_no_utf8_are_left_out),
         cmocka_unit_test(names_at_their_longest),
         cmocka_unit_test(one_model_by_info),
         cmocka_unit_test(no_memory_at_any_point),
