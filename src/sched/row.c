@@ -8,6 +8,10 @@
 #include "sched/breaker.h"
 #include "sched/pick.h"
 
+#define RELAXED(field) atomic_load_explicit(&(field), memory_order_relaxed)
+/* Inside the sequence lock: no load may pass the last look at the lock. Not a fence, which ThreadSanitizer cannot follow. */
+#define ACQUIRE(field) atomic_load_explicit(&(field), memory_order_acquire)
+
 uint32_t sched_dyn(const struct policy *p, uint32_t util_bp, bool known)
 {
     if (!known || p->n_curve == 0)
@@ -54,11 +58,10 @@ void sched_sample_read(struct cell *c, struct sample *out)
     uint64_t words[CELL_SAMPLE_WORDS];
 
     for (;;) {
-        unsigned before = atomic_load_explicit(&c->sample_lock, memory_order_acquire);
+        unsigned before = ACQUIRE(c->sample_lock);
         for (uint32_t i = 0; i < CELL_SAMPLE_WORDS; i++)
-            words[i] = atomic_load_explicit(&c->sample_words[i], memory_order_relaxed);
-        atomic_thread_fence(memory_order_acquire);
-        if (!(before & 1) && atomic_load_explicit(&c->sample_lock, memory_order_relaxed) == before)
+            words[i] = ACQUIRE(c->sample_words[i]);
+        if (!(before & 1) && RELAXED(c->sample_lock) == before)
             break;
     }
     memcpy(out, words, sizeof(*out));
@@ -115,8 +118,6 @@ static uint64_t left(uint64_t free, uint64_t promised)
     return free > promised ? free - promised : 0;
 }
 
-#define RELAXED(field) atomic_load_explicit(&(field), memory_order_relaxed)
-
 static bool willing(uint16_t flags, uint8_t state)
 {
     return (flags & SCHED_ENABLED) && (state == REPORTED_HEALTHY || state == REPORTED_BUSY);
@@ -172,20 +173,19 @@ static inline void fill(const struct sched_candidate *k, uint64_t now_ns, struct
     unsigned before;
 
     do {
-        before = atomic_load_explicit(&c->sample_lock, memory_order_acquire);
-        fresh_until = RELAXED(c->fresh_until_ns);
-        excess = RELAXED(c->excess);
-        free_bytes = RELAXED(c->free_bytes);
-        free_tokens = RELAXED(c->free_tokens);
-        total_tokens = RELAXED(c->total_tokens);
-        util = RELAXED(c->util_bp);
-        known = RELAXED(c->known);
-        state = RELAXED(c->state);
+        before = ACQUIRE(c->sample_lock);
+        fresh_until = ACQUIRE(c->fresh_until_ns);
+        excess = ACQUIRE(c->excess);
+        free_bytes = ACQUIRE(c->free_bytes);
+        free_tokens = ACQUIRE(c->free_tokens);
+        total_tokens = ACQUIRE(c->total_tokens);
+        util = ACQUIRE(c->util_bp);
+        known = ACQUIRE(c->known);
+        state = ACQUIRE(c->state);
         total_bytes = k->total_bytes;
         /* A device's size does not go stale with the report that told it. It lies in the cell's second line. */
         if (total_bytes == 0 && (known & CELL_KNOWS_TOTAL))
-            total_bytes = RELAXED(c->total_bytes);
-        atomic_thread_fence(memory_order_acquire);
+            total_bytes = ACQUIRE(c->total_bytes);
     } while ((before & 1) || RELAXED(c->sample_lock) != before);
 
     uint32_t inflight = RELAXED(c->address->inflight);
