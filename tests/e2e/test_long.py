@@ -55,7 +55,9 @@ def test_50000_aborts_and_memory_stays(weir, upstream):
         settle(weir)
         with open(f"/proc/{weir.pid}/status", encoding="ascii") as f:
             resident.append(next(int(line.split()[1]) for line in f if line.startswith("VmRSS:")))
-    assert resident[1] <= resident[0] + 2048, resident     # kB; a leak of 100 bytes per request would show
+    # AddressSanitizer keeps what was freed and ThreadSanitizer its shadow: there LeakSanitizer says it, at the end.
+    if h.SLOW == 1:
+        assert resident[1] <= resident[0] + 2048, resident     # kB; a leak of 100 bytes per request would show
 
 
 def test_100000_unknown_models_add_no_series(weir, upstream):
