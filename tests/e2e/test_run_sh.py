@@ -89,12 +89,23 @@ def test_a_mistake_in_the_arguments_is_said_once_and_is_no_taken_port():
     assert run.output == "weir: unknown flag --prot; did you mean --port?"
 
 
+def ended(pid):
+    """Gone, or a zombie that its parent has not asked about: either way its sockets are closed."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 def test_a_worker_that_dies_is_left_out_and_the_others_serve(keeper):
     run = keeper.add(RunSh(*ANY_PORT, "--health-check-interval-secs", "1"))
     run.wait_line("^Ctrl-C ends it all", timeout=300 * h.SLOW)
     below = run.children()
     (t4,) = (p for p, c in below.items() if "--gpu t4 " in c)
     os.kill(t4, signal.SIGKILL)
+    # Dead, its port closed: a request that meets it while it dies may have been begun, and is rightly not repeated.
+    h.wait_until(lambda: ended(t4), "the worker to be dead")
     weir = h.Http(h.address(re.search(r"^Weir +http://(\S+)$", run.output, re.M).group(1)))
     for _ in range(10):
         body = {"model": "llama-3-8b", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
