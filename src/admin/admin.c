@@ -189,16 +189,6 @@ static void reply_error(struct http_request *r,
     buf_fini(&b);
 }
 
-/* Compare without telling by its time how much was right. */
-static bool same_secret(struct slice given, struct slice token)
-{
-    unsigned differ = given.n != token.n;
-
-    for (size_t i = 0; i < given.n; i++)
-        differ |= (unsigned char)(given.p[i] ^ token.p[token.n ? i % token.n : 0]);
-    return differ == 0;
-}
-
 static bool authorized(const struct admin *a, const struct http_request *r)
 {
     struct slice value = wire_http1_value(r->head, SLICE("authorization"));
@@ -207,7 +197,7 @@ static bool authorized(const struct admin *a, const struct http_request *r)
         return true;
     if (value.n < 7 || !slice_eq_nocase(slice_of(value.p, 7), SLICE("bearer ")))
         return false;
-    return same_secret(slice_trim(slice_from(value, 7)), slice_str(a->token));
+    return slice_same_secret(slice_trim(slice_from(value, 7)), slice_str(a->token));
 }
 
 static void run(struct admin *a, struct http_request *r, const struct entry *e, struct slice raw_id)

@@ -11,6 +11,15 @@ bool slice_eq_nocase(struct slice a, struct slice b)
     return true;
 }
 
+bool slice_same_secret(struct slice given, struct slice secret)
+{
+    unsigned differ = given.n != secret.n;
+
+    for (size_t i = 0; i < given.n && secret.n > 0; i++)
+        differ |= (unsigned char)(given.p[i] ^ secret.p[i % secret.n]);
+    return differ == 0;
+}
+
 int slice_cmp(struct slice a, struct slice b)
 {
     size_t n = a.n < b.n ? a.n : b.n;

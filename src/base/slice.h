@@ -52,6 +52,9 @@ static inline char ascii_lower(char c)
 /** Equality that ignores ASCII case (header names, enum words). */
 bool slice_eq_nocase(struct slice a, struct slice b);
 
+/** Equality whose time depends on the length of `given` alone, not on how much of it is right. */
+bool slice_same_secret(struct slice given, struct slice secret);
+
 /** Byte order, shorter first on a common prefix: <0, 0, >0. */
 int slice_cmp(struct slice a, struct slice b);
 

@@ -11,23 +11,13 @@
 #include "proxy/decisions.h"
 #include "sched/record.h"
 
-/* Compare without telling by its time how much was right. */
-static bool same_secret(struct slice given, struct slice secret)
-{
-    unsigned differ = given.n != secret.n;
-
-    for (size_t i = 0; i < given.n; i++)
-        differ |= (unsigned char)(given.p[i] ^ secret.p[secret.n ? i % secret.n : 0]);
-    return differ == 0;
-}
-
 bool explain_asked(const struct proxy *p, const struct request_fields *f)
 {
     if (!slice_eq(slice_trim(f->explain), SLICE("1")))
         return false;
     if (log_get_level() == LOG_DEBUG)
         return true;
-    return p->admin_token && f->token.n && same_secret(f->token, slice_str(p->admin_token));
+    return p->admin_token && f->token.n && slice_same_secret(f->token, slice_str(p->admin_token));
 }
 
 void explain_put_header(struct buf *out, const struct exchange *x)

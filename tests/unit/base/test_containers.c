@@ -127,6 +127,18 @@ static void cut_gives_every_piece_once(void **state)
     assert_false(slice_cut(&rest, ',', &piece));
 }
 
+static void secrets_are_equal_only_when_whole(void **state)
+{
+    (void)state;
+    const struct slice secret = SLICE("abab");
+    assert_true(slice_same_secret(SLICE("abab"), secret));
+    const char *wrong[] = {"", "ab", "ababab", "abaB", "xbab"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        assert_false(slice_same_secret(slice_str(wrong[i]), secret));
+    assert_false(slice_same_secret(SLICE("a"), SLICE("")));
+    assert_true(slice_same_secret(SLICE(""), SLICE("")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +146,7 @@ int main(void)
         cmocka_unit_test(heap_gives_keys_in_order_after_removals),
         cmocka_unit_test(arena_keeps_its_cap_and_frees_all),
         cmocka_unit_test(cut_gives_every_piece_once),
+        cmocka_unit_test(secrets_are_equal_only_when_whole),
     };
     return cmocka_run_group_tests_name("containers", tests, NULL, NULL);
 }
