@@ -46,12 +46,14 @@ static bool details_key(const struct peek_usage *u)
 /* The usage object ended: what it had now counts. */
 static void object_done(struct peek_usage *u)
 {
-    uint64_t *to[3] = {&u->prompt_tokens, &u->completion_tokens, &u->cached_tokens};
+    uint64_t *to[3] = {&u->usage.prompt_tokens, &u->usage.completion_tokens,
+                       &u->usage.cached_tokens};
+    static const uint8_t bits[3] = {USAGE_PROMPT, USAGE_COMPLETION, USAGE_CACHED};
 
     for (int i = 0; i < 3; i++)
         if (u->has[i]) {
             *to[i] = u->values[i];
-            u->found = true;
+            u->usage.known |= bits[i];
         }
 }
 
@@ -86,7 +88,8 @@ static int on_event(void *ctx, enum json_event event, struct slice text, bool la
         break;
     case JSON_SCAN_NUMBER:
         if (u->field != F_NONE && depth == (u->in_details ? 2U : 1U) &&
-            num_u64(text, &u->values[u->field - 1]) == 0)
+            num_u64(text, &u->values[u->field - 1]) == 0 &&
+            u->values[u->field - 1] <= USAGE_TOKENS_MAX)
             u->has[u->field - 1] = true;
         break;
     case JSON_SCAN_ARRAY_BEGIN:

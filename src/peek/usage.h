@@ -10,14 +10,16 @@
 #include <stdint.h>
 
 #include "base/slice.h"
+#include "model/outcome_t.h"
 #include "wire/json_scan.h"
 
-/** Reader state, about 250 bytes. Fill by peek_usage_init(). */
+/** Reader state, about 250 bytes. Zeroed is ready to use. */
 struct peek_usage {
-    bool found;                 /**< a usage object was read to its end */
-    uint64_t prompt_tokens;     /**< also "input_tokens"; of the last object that had it */
-    uint64_t completion_tokens; /**< also "output_tokens" */
-    uint64_t cached_tokens;     /**< prompt_tokens_details or input_tokens_details: cached_tokens */
+    /**
+     * What was read, of the last object that had it: prompt_tokens or input_tokens; completion_tokens or output_tokens;
+     * cached_tokens of prompt_tokens_details or input_tokens_details.
+     */
+    struct usage usage;
 
     /* The rest is the reader's own. */
     uint8_t state;

@@ -30,6 +30,7 @@ struct entry {
     enum rejection rejection;
     uint16_t status;
     uint64_t first_byte_ns, total_ns, queue_ns; /* of the exchange; first byte 0 = none came */
+    struct usage usage;
     size_t n;
     char text[];
 };
@@ -245,6 +246,7 @@ void decision_end(struct exchange *x, enum proxy_outcome outcome)
         e->first_byte_ns = x->first_byte_ns ? x->first_byte_ns - x->start_ns : 0;
         e->queue_ns = x->queue_ns;
         e->total_ns = now - x->start_ns;
+        e->usage = x->reader.usage;
     }
     pthread_mutex_unlock(&g->lock);
     x->decision_seq = 0;
@@ -254,6 +256,23 @@ static void put_ms(struct buf *out, const char *name, uint64_t ns)
 {
     buf_put_str(out, name);
     buf_put_f64(out, (double)ns / 1e6, 3);
+}
+
+static void put_usage(struct buf *out, const struct usage *u)
+{
+    const struct {
+        unsigned bit;
+        const char *name;
+        uint64_t tokens;
+    } all[] = {{USAGE_PROMPT, ",\"prompt_tokens\":", u->prompt_tokens},
+               {USAGE_COMPLETION, ",\"completion_tokens\":", u->completion_tokens},
+               {USAGE_CACHED, ",\"cached_tokens\":", u->cached_tokens}};
+
+    for (unsigned i = 0; i < ARRAY_LEN(all); i++)
+        if (usage_has(u, all[i].bit)) {
+            buf_put_str(out, all[i].name);
+            buf_put_u64(out, all[i].tokens);
+        }
 }
 
 static void put_entry(struct buf *out, const struct entry *e)
@@ -288,6 +307,7 @@ static void put_entry(struct buf *out, const struct entry *e)
         put_ms(out, ",\"first_byte_ms\":", e->first_byte_ns);
     put_ms(out, ",\"queue_ms\":", e->queue_ns);
     put_ms(out, ",\"total_ms\":", e->total_ns);
+    put_usage(out, &e->usage);
     buf_put_str(out, "}}");
 }
 

@@ -102,6 +102,8 @@ static void count(struct exchange *x, enum proxy_outcome outcome)
         stat_add(&series->requests[outcome], 1);
         if (x->first_byte_ns)
             stats_hist_add(&series->compute, proxy_bounds, now - x->start_ns - x->queue_ns);
+        if (outcome == OUTCOME_OK || x->reader.usage.known)
+            stats_usage_add(series, x->f.task, &x->reader.usage);
     }
     if (x->rejection)
         stat_add(&s->rejections[x->rejection], 1);

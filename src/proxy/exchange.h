@@ -10,6 +10,7 @@
 #include "net/conn.h"
 #include "peek/multipart.h"
 #include "peek/peek.h"
+#include "peek/usage.h"
 #include "proxy/lane.h"
 #include "wire/chunked.h"
 
@@ -118,6 +119,7 @@ struct exchange {
     bool rsp_close : 1;      /**< answer delimited by close towards the client */
     bool rsp_chunked : 1;    /**< answer chunked towards the client */
     bool alias : 1;          /**< the model named in the body is an alias of the pool's */
+    bool reads_usage : 1;    /**< the answer is text that may say what was used */
     bool explain_asked : 1;  /**< it may know why, and asked */
     bool explain_waited : 1; /**< what explain says is why it had to wait */
     uint8_t connect_failures;
@@ -141,6 +143,7 @@ struct exchange {
     uint64_t rsp_left;
     struct chunked rsp_dechunk;
     uint64_t rsp_bytes;
+    struct peek_usage reader; /**< reader.usage: what the answer says it used, so far */
 
     /* times, monotonic; 0 = not yet */
     uint64_t start_ns, queue_from_ns, queue_ns, sent_ns, first_byte_ns, last_rx_ns;

@@ -28,18 +28,38 @@ static void progress(struct exchange *x)
     sched_saw_progress(x->reservation.cell, x->last_rx_ns);
 }
 
+/* What is found on the one pass over the fields of an answer. */
+struct answer_fields {
+    bool keep_length;
+    struct slice content_type;
+};
+
 static bool drop_field(const struct http1_head *h, const struct http1_field *f, void *ctx)
 {
-    bool *keep_length = ctx;
+    struct answer_fields *a = ctx;
 
     switch (f->name.n) {
     case 12:
+        if (slice_eq_nocase(f->name, SLICE("Content-Type")))
+            a->content_type = f->value;
         return slice_eq_nocase(f->name, SLICE("X-Request-Id"));
     case 14:
-        return !*keep_length && slice_eq_nocase(f->name, SLICE("Content-Length"));
+        return !a->keep_length && slice_eq_nocase(f->name, SLICE("Content-Length"));
     default:
         return wire_http1_hop_by_hop(h, f);
     }
+}
+
+/* Audio and images say nothing of what was used, and need not be looked through. */
+static bool may_tell_usage(struct slice content_type)
+{
+    static const struct slice types[] = {SLICE("application/json"), SLICE("text/event-stream")};
+
+    for (unsigned i = 0; i < ARRAY_LEN(types); i++)
+        if (content_type.n >= types[i].n &&
+            slice_eq_nocase(slice_of(content_type.p, types[i].n), types[i]))
+            return true;
+    return false;
 }
 
 /* Decide the framing towards the client and write its head into lane.out. */
@@ -47,7 +67,8 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
 {
     struct buf *out = &x->lane->out;
     /* HEAD and 304 describe a body that does not come. */
-    bool keep_length = h->framing == HTTP1_BODY_NONE && (x->is_head || h->status == 304);
+    struct answer_fields fields = {.keep_length = h->framing == HTTP1_BODY_NONE &&
+                                                  (x->is_head || h->status == 304)};
 
     x->status = h->status;
     x->rsp_framing = h->framing;
@@ -67,7 +88,8 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
     buf_put_char(out, ' ');
     buf_put_slice(out, h->reason);
     buf_put(out, "\r\n", 2);
-    head_copy_fields(out, h, end, drop_field, &keep_length);
+    head_copy_fields(out, h, end, drop_field, &fields);
+    x->reads_usage = h->status < 300 && may_tell_usage(fields.content_type);
     head_put(out, "X-Request-Id: ", exchange_request_id(x));
     explain_put_header(out, x);
     if (h->framing == HTTP1_BODY_LENGTH) {
@@ -102,7 +124,7 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
 static void interim(struct exchange *x, const struct http1_head *h, const char *end)
 {
     struct buf *out = &x->lane->out;
-    bool keep_length = false;
+    struct answer_fields fields = {0};
 
     if (x->http10 || (h->status == 100 && !x->expect) ||
         net_conn_queued(&x->client->conn) > HIGH_WATER_TIGHT)
@@ -115,7 +137,7 @@ static void interim(struct exchange *x, const struct http1_head *h, const char *
     buf_put_char(out, ' ');
     buf_put_slice(out, h->reason);
     buf_put(out, "\r\n", 2);
-    head_copy_fields(out, h, end, drop_field, &keep_length);
+    head_copy_fields(out, h, end, drop_field, &fields);
     buf_put(out, "\r\n", 2);
     if (!out->err)
         (void)net_conn_send_slice(&x->client->conn, buf_slice(out));
@@ -153,6 +175,9 @@ emit(struct exchange *x, struct slice *head, const struct slice *runs, unsigned 
     (void)net_conn_send(&x->client->conn, v, k);
     if (net_conn_queued(&x->client->conn) > 0)
         relay_throttle(x);
+    /* After the bytes are on their way. */
+    for (unsigned i = 0; x->reads_usage && i < n; i++)
+        peek_usage_feed(&x->reader, runs[i].p, runs[i].n);
 }
 
 static void finish(struct exchange *x, bool leftover)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/num.h"
+#include "model/endpoint_t.h"
 #include "proxy/lane.h"
 
 const char *const proxy_outcome_names[OUTCOME_COUNT] = {
@@ -12,7 +13,14 @@ const char *const proxy_retry_names[RETRY_COUNT] = {
     PROXY_RETRIES(RETRY_NAME)
 #undef RETRY_NAME
 };
+const char *const proxy_operation_names[OPERATION_COUNT] = {
+#define OPERATION_NAME(name, text) text,
+    PROXY_OPERATIONS(OPERATION_NAME)
+#undef OPERATION_NAME
+};
 
+const double proxy_token_bounds[PROXY_TOKEN_BOUNDS] = {
+    1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864};
 const double proxy_bounds[PROXY_BOUNDS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                            0.25,  0.5,    1,     2.5,  5,     10,   20,
                                            30,    60,     120,   300,  600,   1200};
@@ -30,6 +38,44 @@ void stats_hist_add(struct stat_hist *h, const double *bounds, uint64_t ns)
         at++;
     stat_add(&h->counts[at], 1);
     stat_add(&h->sum_ns, ns);
+}
+
+static enum proxy_operation operation_of(uint32_t task)
+{
+    switch (task) {
+    case TASK_CHAT:
+        return OPERATION_CHAT;
+    case TASK_COMPLETION:
+        return OPERATION_COMPLETION;
+    case TASK_EMBEDDING:
+        return OPERATION_EMBEDDING;
+    default:
+        return OPERATION_OTHER;
+    }
+}
+
+static void tokens_add(struct stat_tokens *h, uint64_t tokens)
+{
+    unsigned at = 0;
+
+    while (at < PROXY_TOKEN_BOUNDS && (double)tokens > proxy_token_bounds[at])
+        at++;
+    stat_add(&h->counts[at], 1);
+    stat_add(&h->sum, tokens);
+}
+
+void stats_usage_add(struct stat_series *s, uint32_t task, const struct usage *u)
+{
+    enum proxy_operation op = operation_of(task);
+
+    if (usage_has(u, USAGE_PROMPT))
+        tokens_add(&s->tokens[op][TOKENS_INPUT], u->prompt_tokens);
+    if (usage_has(u, USAGE_COMPLETION))
+        tokens_add(&s->tokens[op][TOKENS_OUTPUT], u->completion_tokens);
+    if (usage_has(u, USAGE_CACHED))
+        stat_add(&s->cached_tokens, u->cached_tokens);
+    if (!u->known && op != OPERATION_OTHER)
+        stat_add(&s->usage_unknown, 1);
 }
 
 struct stat_series *stats_series(struct lane_stats *s, uint32_t index)
@@ -91,6 +137,14 @@ static void add_series(struct proxy_series *to, const struct lane_stats *s, uint
     to->picks += stat_get(&b->picks);
     to->fit_sum += stat_get(&b->fit_sum);
     to->offered_sum += stat_get(&b->offered_sum);
+    to->cached_tokens += stat_get(&b->cached_tokens);
+    to->usage_unknown += stat_get(&b->usage_unknown);
+    for (unsigned o = 0; o < OPERATION_COUNT; o++)
+        for (unsigned k = 0; k < TOKENS_KINDS; k++) {
+            for (unsigned i = 0; i <= PROXY_TOKEN_BOUNDS; i++)
+                to->tokens[o][k].counts[i] += stat_get(&b->tokens[o][k].counts[i]);
+            to->tokens[o][k].sum += stat_get(&b->tokens[o][k].sum);
+        }
 }
 
 int proxy_stats_read(struct proxy *p, const struct mem *mem, struct proxy_stats *out)

@@ -46,6 +46,21 @@ enum proxy_retry {
 };
 extern const char *const proxy_retry_names[RETRY_COUNT];
 
+/** What an answer's tokens are counted under: OpenTelemetry's gen_ai.operation.name. */
+#define PROXY_OPERATIONS(X)                                                                        \
+    X(CHAT, "chat")                                                                                \
+    X(COMPLETION, "text_completion")                                                               \
+    X(EMBEDDING, "embeddings")                                                                     \
+    X(OTHER, "other")
+
+enum proxy_operation {
+#define PROXY_OPERATION_ENUM(name, text) OPERATION_##name,
+    PROXY_OPERATIONS(PROXY_OPERATION_ENUM)
+#undef PROXY_OPERATION_ENUM
+        OPERATION_COUNT
+};
+extern const char *const proxy_operation_names[OPERATION_COUNT];
+
 enum { PROXY_BOUNDS = 20 };
 /** Upper bounds in seconds of the duration histograms, and of the decision histogram. */
 extern const double proxy_bounds[PROXY_BOUNDS];
@@ -55,6 +70,16 @@ extern const double proxy_decision_bounds[PROXY_BOUNDS];
 struct proxy_hist {
     uint64_t counts[PROXY_BOUNDS + 1];
     uint64_t sum_ns;
+};
+
+enum { PROXY_TOKEN_BOUNDS = 14, TOKENS_INPUT = 0, TOKENS_OUTPUT, TOKENS_KINDS };
+/** Upper bounds of the token histograms, as OpenTelemetry asks: 1, 4, 16, ... 67108864. */
+extern const double proxy_token_bounds[PROXY_TOKEN_BOUNDS];
+
+/** Requests by how many tokens they used; counts per bucket, not cumulative, the last is +Inf. */
+struct proxy_token_hist {
+    uint64_t counts[PROXY_TOKEN_BOUNDS + 1];
+    uint64_t sum;
 };
 
 /** One (model, route). Slices live as long as the proxy. */
@@ -69,6 +94,9 @@ struct proxy_series {
     uint64_t picks;       /**< decisions */
     uint64_t fit_sum;     /**< candidates that fit, summed over picks */
     uint64_t offered_sum; /**< candidates looked at, summed over picks */
+    struct proxy_token_hist tokens[OPERATION_COUNT][TOKENS_KINDS]; /**< as the answers say */
+    uint64_t cached_tokens; /**< of the input, found in an engine's prefix cache */
+    uint64_t usage_unknown; /**< good answers of a known operation that do not say what they used */
 };
 
 struct proxy_stats {

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "model/outcome_t.h"
 #include "proxy/stats.h"
 
 typedef atomic_ullong stat_counter;
@@ -35,6 +36,11 @@ struct stat_series {
     stat_counter requests[OUTCOME_COUNT];
     struct stat_hist compute;
     stat_counter picks, fit_sum, offered_sum;
+    struct stat_tokens {
+        stat_counter counts[PROXY_TOKEN_BOUNDS + 1];
+        stat_counter sum;
+    } tokens[OPERATION_COUNT][TOKENS_KINDS];
+    stat_counter cached_tokens, usage_unknown;
 };
 
 enum { SERIES_BLOCK = 64, SERIES_BLOCKS = 1024 };
@@ -51,6 +57,8 @@ struct lane_stats {
 /** Room for series must be made from memory; without it the counts of that series are lost, nothing else. */
 struct stat_series *stats_series(struct lane_stats *s, uint32_t index);
 void stats_hist_add(struct stat_hist *h, const double *bounds, uint64_t ns);
+/** Count what a good answer says it used. @param task one enum task bit, or 0. */
+void stats_usage_add(struct stat_series *s, uint32_t task, const struct usage *u);
 void stats_fini(struct lane_stats *s);
 
 #endif /* WEIR_PROXY_STATS_T_H */

@@ -24,9 +24,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     for (enum fuzz_cutting how = FUZZ_BYTES; how < FUZZ_CUTTINGS; how++) {
         struct peek_usage u = scan(data, size, how);
-        FUZZ_CHECK(u.found == whole.found && u.prompt_tokens == whole.prompt_tokens);
-        FUZZ_CHECK(u.completion_tokens == whole.completion_tokens &&
-                   u.cached_tokens == whole.cached_tokens);
+        FUZZ_CHECK(u.usage.known == whole.usage.known &&
+                   u.usage.prompt_tokens == whole.usage.prompt_tokens);
+        FUZZ_CHECK(u.usage.completion_tokens == whole.usage.completion_tokens &&
+                   u.usage.cached_tokens == whole.usage.cached_tokens);
     }
     return 0;
 }

@@ -12,8 +12,6 @@
 #include "sched/row.h"
 #include "wire/prom.h"
 
-/* Bounds asked for by the OpenTelemetry gen_ai conventions are left to the collector; ours are proxy_bounds. */
-
 static void counter(struct buf *out, const char *name, const char *help)
 {
     wire_prom_family(out, name, "counter", help);
@@ -92,6 +90,47 @@ static void put_times(const struct proxy_stats *s, struct buf *out)
     for (uint32_t i = 0; i < s->n_series; i++) {
         struct prom_label labels[] = {{"model", s->series[i].model}, {"route", s->series[i].route}};
         hist(out, "weir_compute_seconds", labels, 2, proxy_bounds, &s->series[i].compute);
+    }
+}
+
+/* By OpenTelemetry's gen_ai conventions, dots and unit as its Prometheus exporter writes them. */
+static void put_tokens(const struct proxy_stats *s, struct buf *out)
+{
+    static const char *const kinds[TOKENS_KINDS] = {"input", "output"};
+
+    wire_prom_family(out, "gen_ai_client_token_usage", "histogram",
+                     "Tokens used by a request, as its answer says.");
+    for (uint32_t i = 0; i < s->n_series; i++)
+        for (unsigned o = 0; o < OPERATION_COUNT; o++)
+            for (unsigned k = 0; k < TOKENS_KINDS; k++) {
+                const struct proxy_token_hist *h = &s->series[i].tokens[o][k];
+                uint64_t n = 0;
+                for (unsigned b = 0; b <= PROXY_TOKEN_BOUNDS; b++)
+                    n += h->counts[b];
+                if (!n)
+                    continue;
+                struct prom_label labels[] = {
+                    {"gen_ai_operation_name", slice_str(proxy_operation_names[o])},
+                    {"gen_ai_provider_name", SLICE("weir")},
+                    {"gen_ai_token_type", slice_str(kinds[k])},
+                    {"gen_ai_request_model", s->series[i].model},
+                    {"route", s->series[i].route}};
+                wire_prom_histogram(out, "gen_ai_client_token_usage", labels, 5, proxy_token_bounds,
+                                    h->counts, PROXY_TOKEN_BOUNDS, (double)h->sum);
+            }
+    counter(out, "weir_cached_tokens_total",
+            "Prompt tokens that engines found in their prefix cache, as answers say.");
+    for (uint32_t i = 0; i < s->n_series; i++) {
+        struct prom_label labels[] = {{"model", s->series[i].model}, {"route", s->series[i].route}};
+        wire_prom_sample(out, "weir_cached_tokens_total", labels, 2,
+                         (double)s->series[i].cached_tokens);
+    }
+    counter(out, "weir_usage_unknown_total",
+            "Good answers of models that do not say what they used.");
+    for (uint32_t i = 0; i < s->n_series; i++) {
+        struct prom_label labels[] = {{"model", s->series[i].model}, {"route", s->series[i].route}};
+        wire_prom_sample(out, "weir_usage_unknown_total", labels, 2,
+                         (double)s->series[i].usage_unknown);
     }
 }
 
@@ -336,6 +375,7 @@ void metrics_render(const struct metrics_input *in, struct buf *out)
     wire_prom_sample(out, "weir_build_info", &version, 1, 1);
     put_requests(in->stats, out);
     put_times(in->stats, out);
+    put_tokens(in->stats, out);
     put_pools(in->stats, out);
     put_endpoints(in, out);
     put_stale(in, out);
