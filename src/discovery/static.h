@@ -14,4 +14,13 @@ uint32_t discovery_static_start(const struct conf_source *source,
                                 uint16_t index,
                                 const struct update_sink *sink);
 
+/**
+ * Tell that what `before` had and `now` has not is gone; of either NULL is a source without endpoints.
+ * Cost: O(endpoints of both).
+ */
+void discovery_static_drop(const struct conf_source *before,
+                           const struct conf_source *now,
+                           uint16_t index,
+                           const struct update_sink *sink);
+
 #endif /* WEIR_DISCOVERY_STATIC_H */

@@ -59,6 +59,12 @@ void net_conn_init(struct net_conn *c, const struct net_conn_ops *ops, size_t re
     buf_init(&c->out, loop_mem(), SIZE_MAX / 2);
 }
 
+void net_conn_recv_max(struct net_conn *c, size_t recv_max)
+{
+    c->recv_max = recv_max;
+    c->in.max = MAX(recv_max, (size_t)LOOP_SCRATCH);
+}
+
 static uint32_t wanted_mask(const struct net_conn *c)
 {
     uint32_t mask = 0;

@@ -63,6 +63,9 @@ struct net_conn {
 /** Prepare a zeroed struct. @param recv_max most bytes kept for the callee. */
 void net_conn_init(struct net_conn *c, const struct net_conn_ops *ops, size_t recv_max);
 
+/** Another recv_max from now on; bytes that are kept already stay. */
+void net_conn_recv_max(struct net_conn *c, size_t recv_max);
+
 /** Use an accepted descriptor; takes it. */
 int net_conn_accept(struct net_conn *c, struct loop *loop, int fd) MUST_CHECK;
 

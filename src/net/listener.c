@@ -57,25 +57,30 @@ static void rest(struct net_listener *l)
         loop_timer_set(l->watch.loop, &l->retry, loop_now(l->watch.loop) + 100 * NS_PER_MS);
 }
 
-static void on_ready(struct loop_watch *w, uint32_t events)
+/* @return false when there is nobody any more, or nobody can be taken now. */
+static bool accept_some(struct net_listener *l)
 {
-    struct net_listener *l = container_of(w, struct net_listener, watch);
-
-    (void)events;
     for (int i = 0; i < ACCEPTS_PER_TURN && l->watch.loop; i++) {
         struct net_addr peer = {.len = sizeof(peer.v6)};
         int on = 1;
-        int fd = accept4(w->fd, &peer.any, &peer.len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(l->watch.fd, &peer.any, &peer.len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
                 rest(l);
             else if (errno == ECONNABORTED || errno == EINTR)
                 continue;
-            return;
+            return false;
         }
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         l->on_accept(l, fd, &peer);
     }
+    return l->watch.loop != NULL;
+}
+
+static void on_ready(struct loop_watch *w, uint32_t events)
+{
+    (void)events;
+    (void)accept_some(container_of(w, struct net_listener, watch));
 }
 
 int net_listener_start(struct net_listener *l, struct loop *loop, int fd)
@@ -84,6 +89,14 @@ int net_listener_start(struct net_listener *l, struct loop *loop, int fd)
     l->watch.on_event = on_ready;
     l->retry.on_timer = on_retry;
     return loop_watch(loop, &l->watch, EPOLLIN);
+}
+
+void net_listener_finish(struct net_listener *l)
+{
+    /* Bounded by what was there: newcomers are few, because this address is on its way out. */
+    for (int i = 0; i < BACKLOG / ACCEPTS_PER_TURN && accept_some(l); i++)
+        ;
+    net_listener_stop(l);
 }
 
 void net_listener_stop(struct net_listener *l)

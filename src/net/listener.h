@@ -23,6 +23,8 @@ int net_listen(const struct net_addr *addr, bool reuseport, int *fd, struct net_
 
 /** Accept on l->watch.loop's thread. Takes fd. Set on_accept first. */
 int net_listener_start(struct net_listener *l, struct loop *loop, int fd) MUST_CHECK;
+/** Take who is in the backlog already, then stop; harmless when not started. */
+void net_listener_finish(struct net_listener *l);
 /** Stop accepting and close; harmless when not started. */
 void net_listener_stop(struct net_listener *l);
 

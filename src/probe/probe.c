@@ -227,3 +227,33 @@ int prober_sync(struct prober *p, const struct snapshot *s)
     }
     return rc;
 }
+
+int prober_reconfigure(struct prober *p, const struct probe_options *o, const struct snapshot *s)
+{
+    char *path = o->path.p ? mem_strdup(loop_mem(), o->path) : NULL;
+    int rc = 0;
+
+    if (o->path.p && !path)
+        return WEIR_E_NOMEM;
+    mem_free(loop_mem(), p->path);
+    p->path = path;
+    p->o.path = o->path.p ? slice_str(path) : (struct slice){NULL, 0};
+    p->o.interval_ns = o->interval_ns;
+    p->o.timeout_ns = o->timeout_ns;
+    p->o.scrape_ns = o->scrape_ns;
+    for (uint32_t i = 0; i < s->n_members; i++) {
+        const struct endpoint *e = s->members[i].endpoint;
+        struct target *t = e->slot < p->n_slots ? p->by_slot[e->slot] : NULL;
+        if (!t || t->generation != e->generation)
+            continue; /* prober_sync() follows */
+        struct engine_reader *before = t->reader;
+        int failed = start(t, e);
+        if (failed) {
+            t->reader = before;
+            rc = failed;
+        } else {
+            engine_reader_free(before);
+        }
+    }
+    return rc;
+}

@@ -59,6 +59,14 @@ void prober_free(struct prober *p);
 int prober_sync(struct prober *p, const struct snapshot *s) MUST_CHECK;
 
 /**
+ * Other intervals, timeout or path (o's callbacks are not looked at): every endpoint of the snapshot is checked anew, at
+ * once, by one reader each. WEIR_E_NOMEM: some go on as before.
+ */
+int prober_reconfigure(struct prober *p,
+                       const struct probe_options *o,
+                       const struct snapshot *s) MUST_CHECK;
+
+/**
  * How many endpoints still have to say, for the first time, which models they serve. An answer of any kind counts,
  * silence does not.
  */

@@ -185,6 +185,29 @@ static int make_access_token(struct registry *r)
     return 0;
 }
 
+int registry_set_token(struct registry *r, const char *token)
+{
+    struct slice now = slice_str(r->token);
+    struct slice next = slice_str(token);
+    char *copy = NULL;
+
+    if (!r->token == !token && (!token || slice_same_secret(now, next)))
+        return 0;
+    if (token && !(copy = mem_strdup(loop_mem(), next)))
+        return WEIR_E_NOMEM;
+    int rc = make_access_token(r);
+    if (rc) {
+        mem_free(loop_mem(), copy);
+        return rc;
+    }
+    if (r->token)
+        explicit_bzero(r->token, strlen(r->token));
+    mem_free(loop_mem(), r->token);
+    r->token = copy;
+    r->o.token = copy;
+    return 0;
+}
+
 static int copy_options(struct registry *r, const struct registry_options *o)
 {
     r->o = *o;

@@ -42,6 +42,9 @@ int registry_start(struct loop *loop,
                    struct registry **out,
                    struct net_addr *bound) MUST_CHECK;
 
+/** Another token from now on; NULL = none asked; copied. Logins made with the old one end. Failed: the old one stays. */
+int registry_set_token(struct registry *r, const char *token) MUST_CHECK;
+
 /** Stop serving, save what is not saved yet, free all. Tells the sink nothing. */
 void registry_stop(struct registry *r);
 
