@@ -5,6 +5,7 @@
  */
 #include "admin/admin.h"
 
+#include "admin/events.h"
 #include "base/num.h"
 #include "loop/alloc.h"
 #include "net/http_server.h"
@@ -19,6 +20,7 @@ struct admin {
     struct http_server *server;
     struct admin_hooks hooks;
     char *token;
+    struct events events;
 };
 
 struct call {
@@ -65,6 +67,11 @@ static int do_config(struct call *c)
 static int do_validate(struct call *c)
 {
     return c->admin->hooks.config_validate(c->admin->hooks.ctx, c->body, c->out);
+}
+
+static int do_apply(struct call *c)
+{
+    return c->admin->hooks.config_apply(c->admin->hooks.ctx, c->body, c->out);
 }
 
 static int do_workers(struct call *c)
@@ -132,7 +139,7 @@ static int do_alive(struct call *c)
 static const struct entry {
     const char *method;
     const char *path;
-    action_fn action;
+    action_fn action; /* NULL: the stream of events */
     const char *content_type;
     bool open; /* needs no token */
 } entries[] = {
@@ -143,6 +150,8 @@ static const struct entry {
     {"POST", "/api/v1/endpoints/{id}/undrain", do_undrain, "application/json", false},
     {"GET", "/api/v1/config", do_config, "application/json", false},
     {"POST", "/api/v1/config/validate", do_validate, "application/json", false},
+    {"POST", "/api/v1/config/apply", do_apply, "application/json", false},
+    {"GET", "/api/v1/events", NULL, "text/event-stream", false},
     {"POST", "/api/v1/explain", do_explain, "application/json", false},
     {"GET", "/api/v1/decisions", do_decisions, "application/json", false},
     {"GET", "/workers", do_workers, "application/json", false},
@@ -200,6 +209,21 @@ static bool authorized(const struct admin *a, const struct http_request *r)
     return slice_same_secret(slice_trim(slice_from(value, 7)), slice_str(a->token));
 }
 
+static void follow(struct admin *a, struct http_request *r)
+{
+    struct slice none = {NULL, 0};
+    int rc = slice_eq(r->method, SLICE("GET")) ? events_follow(&a->events, r) : WEIR_E_UNSUPPORTED;
+
+    if (rc == WEIR_E_INVALID)
+        reply_error(r, 400, "invalid_request",
+                    SLICE("Last-Event-ID and ?since= are the number of an event"), none);
+    else if (rc == WEIR_E_UNSUPPORTED)
+        http_reply(r, 200, "text/event-stream", none);
+    else if (rc)
+        reply_error(r, 503, "unavailable", SLICE("too many readers of events"),
+                    SLICE("Retry-After: 1\r\n"));
+}
+
 static void run(struct admin *a, struct http_request *r, const struct entry *e, struct slice raw_id)
 {
     struct buf out;
@@ -230,6 +254,8 @@ static void run(struct admin *a, struct http_request *r, const struct entry *e, 
         reply_error(r, 400, "invalid_request", said, none);
     else if (rc == WEIR_E_EXISTS)
         reply_error(r, 409, "exists", said, none);
+    else if (rc == WEIR_E_UNSUPPORTED)
+        reply_error(r, 409, "restart_required", said, none);
     else
         reply_error(r, 503, "unavailable", said, none);
     buf_fini(&out);
@@ -259,6 +285,8 @@ static void handle(void *ctx, struct http_request *r)
         reply_error(r, 401, "unauthorized",
                     SLICE("send the admin token as Authorization: Bearer TOKEN"),
                     SLICE("WWW-Authenticate: Bearer\r\n"));
+    else if (found && !found->action)
+        follow(a, r);
     else if (found)
         run(a, r, found, id);
     else if (path_known)
@@ -279,6 +307,7 @@ int admin_start(struct loop *loop,
     if (!a)
         return WEIR_E_NOMEM;
     a->hooks = o->hooks;
+    events_init(&a->events, loop);
     if (o->token) {
         a->token = mem_strdup(loop_mem(), slice_str(o->token));
         if (!a->token) {
@@ -302,11 +331,31 @@ int admin_start(struct loop *loop,
     return 0;
 }
 
+int admin_set_token(struct admin *a, const char *token)
+{
+    char *copy = token ? mem_strdup(loop_mem(), slice_str(token)) : NULL;
+
+    if (token && !copy)
+        return WEIR_E_NOMEM;
+    if (a->token)
+        explicit_bzero(a->token, strlen(a->token));
+    mem_free(loop_mem(), a->token);
+    a->token = copy;
+    return 0;
+}
+
+void admin_event(struct admin *a, const char *type, struct slice json)
+{
+    if (a)
+        events_add(&a->events, type, json);
+}
+
 void admin_stop(struct admin *a)
 {
     if (!a)
         return;
     http_server_stop(a->server);
+    events_fini(&a->events);
     mem_free(loop_mem(), a->token);
     mem_free(loop_mem(), a);
 }

@@ -2,7 +2,9 @@
 /* What spans several keys is checked here, and names become pointers and plugin numbers. */
 #include "base/bug.h"
 #include "conf/address.h"
+#include "conf/option.h"
 #include "conf/parse.h"
+#include "conf/print.h"
 #include "sched/pick.h"
 
 static struct conf_path under(const struct conf_path *up, const char *key)
@@ -356,6 +358,23 @@ static void check_match(struct build *b, uint32_t i, const struct conf_path *pat
         }
 }
 
+/* What it matches by, printed: whatever options `match` has. */
+static struct slice match_text(struct build *b, const struct raw_route *raw)
+{
+    enum { MATCH_MAX = 1 << 20 };
+    const struct conf_option *routes = conf_option_find(&conf_root, SLICE("routes"));
+    const struct conf_option *match = conf_option_find(routes->child, SLICE("match"));
+    struct slice text = {NULL, 0};
+    struct buf out;
+
+    buf_init(&out, b->mem, MATCH_MAX);
+    conf_value_print(match, (const char *)raw + match->offset, &out);
+    if (out.err || arena_slice(b->arena, buf_slice(&out), &text))
+        b->nomem = true;
+    buf_fini(&out);
+    return text;
+}
+
 /* @return false: a flag is wrong, which the other routes need not repeat. */
 static bool compile_route(struct build *b,
                           struct conf *c,
@@ -367,7 +386,8 @@ static bool compile_route(struct build *b,
     const struct raw_model *model =
         raw->default_model.p ? map_get(names, raw->default_model) : NULL;
 
-    *r = (struct route){.path = raw->path,
+    *r = (struct route){.match = match_text(b, raw),
+                        .path = raw->path,
                         .default_model = model ? model->item.name : raw->default_model,
                         .n_hash_on = raw->hash_on.n,
                         .half_close = raw->half_close,

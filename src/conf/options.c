@@ -34,11 +34,11 @@ static const char *const trust_words[] = {"priority", "tenant", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", NULL};
 
 static const struct conf_option listener_options[] = {
-    {.key = "name", .type = CONF_T_TEXT, AT(raw_listener, listener.name), .max = TEXT_MAX,
+    {.key = "name", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_listener, listener.name), .max = TEXT_MAX,
      .doc = "What logs call it."},
-    {.key = "address", .type = CONF_T_ADDRESS, AT(raw_listener, listener.address), .fallback = "0.0.0.0:30000",
+    {.key = "address", .type = CONF_T_ADDRESS, .flags = CONF_LIVE, AT(raw_listener, listener.address), .fallback = "0.0.0.0:30000",
      .doc = "Where clients connect: a literal address or localhost, and a port; port 0 takes any free one."},
-    {.key = "mode", .type = CONF_T_WORD, AT(raw_listener, listener.mode), .words = mode_words, .fallback = "http",
+    {.key = "mode", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_listener, listener.mode), .words = mode_words, .fallback = "http",
      .doc = "What is spoken there."},
     {.key = "tls", .type = CONF_T_LATER, .doc = "Certificate and key."},
 };
@@ -47,9 +47,9 @@ SECTION("listeners[]", raw_listener, listener_options);
 static const struct conf_option admin_options[] = {
     {.key = "address", .type = CONF_T_ADDRESS, AT(conf_admin, address), .fallback = "127.0.0.1:29000",
      .doc = "Where the admin API and the metrics are served."},
-    {.key = "token", .type = CONF_T_SECRET, AT(conf_admin, token),
+    {.key = "token", .type = CONF_T_SECRET, .flags = CONF_LIVE, AT(conf_admin, token),
      .doc = "Bearer token that the admin API asks for; required when the address is not loopback."},
-    {.key = "insecure", .type = CONF_T_BOOL, AT(conf_admin, insecure), .fallback = "false",
+    {.key = "insecure", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(conf_admin, insecure), .fallback = "false",
      .doc = "Serve a non-loopback address without a token all the same."},
 };
 SECTION("admin", conf_admin, admin_options);
@@ -57,11 +57,11 @@ SECTION("admin", conf_admin, admin_options);
 static const struct conf_option registry_options[] = {
     {.key = "address", .type = CONF_T_ADDRESS, AT(conf_registry, address), .fallback = "127.0.0.1:8848", .zero = "off",
      .doc = "Where the embedded registry (native and Nacos-compatible HTTP) is served."},
-    {.key = "token", .type = CONF_T_SECRET, AT(conf_registry, token),
+    {.key = "token", .type = CONF_T_SECRET, .flags = CONF_LIVE, AT(conf_registry, token),
      .doc = "Token that registering asks for; required when the address is not loopback, because whoever registers receives prompts."},
     {.key = "state_file", .type = CONF_T_TEXT, AT(conf_registry, state_file), .max = PATH_MAX_BYTES,
      .doc = "File that keeps the registered endpoints over a restart; not kept when absent."},
-    {.key = "insecure", .type = CONF_T_BOOL, AT(conf_registry, insecure), .fallback = "false",
+    {.key = "insecure", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(conf_registry, insecure), .fallback = "false",
      .doc = "Serve a non-loopback address without a token all the same."},
 };
 SECTION("registry", conf_registry, registry_options);
@@ -95,7 +95,7 @@ static const struct conf_option endpoint_options[] = {
 SECTION("discovery[].endpoints[]", raw_endpoint, endpoint_options);
 
 static const struct conf_option source_options[] = {
-    {.key = "type", .type = CONF_T_WORD, .flags = CONF_REQUIRED, AT(raw_source, type), .words = source_words,
+    {.key = "type", .type = CONF_T_WORD, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_source, type), .words = source_words,
      .later = source_later, .doc = "Where endpoints come from."},
     {.key = "endpoints", .type = CONF_T_LIST, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_source, endpoints), .max = SCHED_ROWS_MAX,
      .child = &raw_endpoint_section, .doc = "The endpoints of a static source."},
@@ -255,7 +255,7 @@ static const struct conf_option limits_options[] = {
      .fallback = "64KiB", .doc = "Largest head of a request; above it the answer is 431."},
     {.key = "header_count", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(limits, headers), .min = 8, .max = 128,
      .fallback = "128", .doc = "Most header fields of a request; above it the answer is 431."},
-    {.key = "connections", .type = CONF_T_COUNT, AT(limits, connections), .min = 1, .max = 10000000,
+    {.key = "connections", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(limits, connections), .min = 1, .max = 10000000,
      .fallback = "65536", .doc = "Most client connections."},
     {.key = "buffers", .type = CONF_T_SIZE, .flags = CONF_LIVE, AT(limits, buffer_bytes), .min = MIB, .max = 1024 * GIB,
      .fallback = "1GiB", .doc = "Memory for all buffers together; beyond it the answer is 503 overloaded."},
@@ -284,7 +284,7 @@ static const struct conf_option logging_options[] = {
 SECTION("logging", conf_logging, logging_options);
 
 static const struct conf_option root_options[] = {
-    {.key = "listeners", .type = CONF_T_LIST, AT(conf_raw, listeners), .max = 16, .child = &raw_listener_section,
+    {.key = "listeners", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(conf_raw, listeners), .max = 16, .child = &raw_listener_section,
      .doc = "Where clients connect; one on 0.0.0.0:30000 when absent."},
     {.key = "admin", .type = CONF_T_SECTION, AT(conf_raw, admin), .child = &conf_admin_section, .doc = "The admin API."},
     {.key = "registry", .type = CONF_T_SECTION, AT(conf_raw, registry), .child = &conf_registry_section, .doc = "The embedded registry."},

@@ -34,6 +34,8 @@ struct route_queue {
 };
 
 struct route {
+    struct slice
+        match; /**< all it matches by, as text: tells routes apart when the config changes; absent: path */
     struct slice path; /**< exact, or a prefix when it ends in "**" */
     const struct policy *policy;
     struct slice default_model; /**< absent: none */

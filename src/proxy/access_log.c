@@ -111,7 +111,7 @@ void access_log_flush(struct lane *l)
 
     while (buf_len(b) > 0) {
         struct slice s = buf_slice(b);
-        ssize_t n = write(l->proxy->access_fd, s.p, s.n);
+        ssize_t n = write(atomic_load(&l->proxy->access_fd), s.p, s.n);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {

@@ -52,7 +52,7 @@ void body_scanned(struct exchange *x)
 bool body_begin(struct exchange *x, struct slice content_type)
 {
     static const struct slice form = SLICE("multipart/form-data");
-    const struct limits *limits = &x->lane->proxy->routing->limits;
+    const struct limits *limits = &x->plan->routing->limits;
 
     if (proxy_over_budget(x->lane->proxy))
         return false;
@@ -86,7 +86,7 @@ static void scan_feed(struct exchange *x, struct slice payload)
 /* Payload that arrived. @return 0 or WEIR_E_RANGE, WEIR_E_FULL. */
 static int payload_in(struct exchange *x, struct slice payload)
 {
-    const struct limits *limits = &x->lane->proxy->routing->limits;
+    const struct limits *limits = &x->plan->routing->limits;
     bool keep = true;
 
     if (!payload.n)
@@ -152,7 +152,7 @@ bool body_decidable(const struct exchange *x)
 
     if (!s || x->complete)
         return true;
-    if (buf_len(&x->body) >= x->lane->proxy->routing->limits.peek_bytes)
+    if (buf_len(&x->body) >= x->plan->routing->limits.peek_bytes)
         return true;
     if (s->multipart ? s->form.complete : s->json.complete || s->json.broken)
         return true;

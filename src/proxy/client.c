@@ -93,7 +93,7 @@ void client_close(struct client *c, enum fate fate)
 
 static uint64_t due_at(const struct client *c)
 {
-    const struct limits *limits = &c->lane->proxy->routing->limits;
+    const struct limits *limits = &plan_now(c->lane->proxy)->routing->limits;
 
     if (c->x)
         return exchange_due(c->x);
@@ -182,9 +182,10 @@ static void refuse(struct client *c, unsigned status, const char *message)
 static size_t read_head(struct client *c, const char *p, size_t n)
 {
     struct lane *l = c->lane;
-    const struct limits *limits = &l->proxy->routing->limits;
+    const struct limits *limits = &plan_now(l->proxy)->routing->limits;
     struct http1_error error;
 
+    net_conn_recv_max(&c->conn, (size_t)limits->header_bytes + 1);
     if (!c->in_head) {
         c->in_head = true;
         c->since_ns = loop_now(l->loop);
@@ -327,10 +328,10 @@ static struct client *client_new(struct lane *l)
 void client_accept(struct lane *l, int fd, const struct net_addr *peer)
 {
     static struct log_limit limit;
-    const struct limits *limits = &l->proxy->routing->limits;
+    const struct plan *plan = plan_now(l->proxy);
     struct client *c = client_new(l);
-    uint64_t open = stat_get(&l->stats.connections);
-    uint64_t max = l->proxy->connections_max;
+    uint64_t open = proxy_connections(l->proxy);
+    uint64_t max = plan->connections_max;
     uint64_t missed;
 
     if (!c) {
@@ -344,7 +345,7 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer)
     list_init(&c->node);
     list_add(&l->clients, &c->node);
     stat_add(&l->stats.connections, 1);
-    net_conn_init(&c->conn, &client_ops, (size_t)limits->header_bytes + 1);
+    net_conn_init(&c->conn, &client_ops, (size_t)plan->routing->limits.header_bytes + 1);
     if (net_conn_accept(&c->conn, l->loop, fd) != 0) {
         /* It disposed of the descriptor. */
         client_close(c, FATE_GONE);
@@ -356,9 +357,8 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer)
     }
     stat_add(&l->stats.refused, 1);
     if (log_limit_pass(&limit, loop_now(l->loop), NS_PER_S, &missed))
-        log_warn("proxy",
-                 "connection limit of %u per loop reached: refusing (said %llu times less)",
-                 l->proxy->connections_max, (unsigned long long)missed);
+        log_warn("proxy", "connection limit of %llu reached: refusing (said %llu times less)",
+                 (unsigned long long)max, (unsigned long long)missed);
     /* Being polite takes a descriptor for a moment: not for everybody in a flood. */
     struct error_answer e = {.code = REJECT_OVERLOADED};
     if (open < max + max / 8 + 1)

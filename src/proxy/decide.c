@@ -26,7 +26,7 @@ static struct slice unnamed(struct exchange *x)
 /* A live model of that very name beats an alias. */
 static struct slice resolve(struct exchange *x, struct slice name)
 {
-    const struct model_config *m = proxy_alias(x->lane->proxy, name);
+    const struct model_config *m = plan_alias(x->plan, name);
 
     if (!m)
         return name;
@@ -45,7 +45,7 @@ enum rejection decide_model(struct exchange *x, struct slice *out, struct slice 
     if (!name.n) {
         /* Not found within what may be looked at is not the same as not named. */
         if (!x->route->default_model.n && !x->complete &&
-            buf_len(&x->body) >= x->lane->proxy->routing->limits.peek_bytes)
+            buf_len(&x->body) >= x->plan->routing->limits.peek_bytes)
             return REJECT_BODY_TOO_LARGE;
         name = unnamed(x);
         if (!name.n) {
@@ -67,12 +67,13 @@ static enum rejection choose_pool(struct exchange *x, struct slice *detail)
     enum rejection why = decide_model(x, &name, detail);
     if (why)
         return why;
-    x->pool = pool_get(x->lane, x->route, name, &why);
+    x->pool = pool_get(x->lane, x->plan, x->route, name, &why);
     if (!x->pool)
         return why;
     x->alias = x->alias && named_in_body;
     x->f.model = x->pool->model;
-    x->f.kv_bytes_per_token = x->pool->kv_bytes_per_token;
+    x->f.kv_bytes_per_token =
+        atomic_load_explicit(&x->pool->kv_bytes_per_token, memory_order_relaxed);
     return REJECT_NONE;
 }
 

@@ -37,7 +37,7 @@ struct entry {
 
 struct decision_log {
     const struct mem *mem;
-    uint64_t step_ns; /* 0 = log none */
+    _Atomic uint64_t step_ns; /* 0 = log none */
     _Atomic uint64_t due_ns;
     pthread_mutex_t lock; /* all below */
     uint64_t last;        /* newest sequence; 0 = none */
@@ -46,6 +46,12 @@ struct decision_log {
     struct entry *ring[PROXY_DECISIONS_MAX];
 };
 
+void decision_log_rate(struct decision_log *g, uint32_t per_s)
+{
+    atomic_store_explicit(&g->step_ns, per_s ? NS_PER_S / MIN(per_s, UINT32_C(1000000000)) : 0,
+                          memory_order_relaxed);
+}
+
 int decision_log_new(const struct mem *mem, uint32_t per_s, struct decision_log **out)
 {
     struct decision_log *g = mem_zalloc(mem, sizeof(*g));
@@ -53,7 +59,7 @@ int decision_log_new(const struct mem *mem, uint32_t per_s, struct decision_log 
     if (!g)
         return WEIR_E_NOMEM;
     g->mem = mem;
-    g->step_ns = per_s ? NS_PER_S / MIN(per_s, UINT32_C(1000000000)) : 0;
+    decision_log_rate(g, per_s);
     g->oldest = 1;
     pthread_mutex_init(&g->lock, NULL);
     *out = g;
@@ -73,17 +79,20 @@ void decision_log_free(struct decision_log *g)
 /* At most a second's worth at once, and the rate on average. */
 static bool has_turn(const struct decision_log *g, uint64_t due, uint64_t now)
 {
-    return g->step_ns && MAX(due, now) + g->step_ns - now <= NS_PER_S;
+    uint64_t step = atomic_load_explicit(&g->step_ns, memory_order_relaxed);
+
+    return step && MAX(due, now) + step - now <= NS_PER_S;
 }
 
 static bool take_turn(struct decision_log *g, uint64_t now)
 {
+    uint64_t step = atomic_load_explicit(&g->step_ns, memory_order_relaxed);
     uint64_t due = atomic_load_explicit(&g->due_ns, memory_order_relaxed);
 
     do {
         if (!has_turn(g, due, now))
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&g->due_ns, &due, MAX(due, now) + g->step_ns,
+    } while (!atomic_compare_exchange_weak_explicit(&g->due_ns, &due, MAX(due, now) + step,
                                                     memory_order_relaxed, memory_order_relaxed));
     return true;
 }

@@ -12,6 +12,8 @@ enum { EXPLAIN_HEADER_MAX = 4096 /* bytes of an explanation in an answer */ };
 
 /** @param per_s decisions logged a second at most; 0 = none. */
 int decision_log_new(const struct mem *mem, uint32_t per_s, struct decision_log **out) MUST_CHECK;
+/** Another rate from now on. Thread: any. */
+void decision_log_rate(struct decision_log *g, uint32_t per_s);
 /** NULL is allowed. */
 void decision_log_free(struct decision_log *g);
 
@@ -30,7 +32,7 @@ void decision_end(struct exchange *x, enum proxy_outcome outcome);
 
 /* explain.c */
 /** May this client see why, and does it want to? */
-bool explain_asked(const struct proxy *p, const struct request_fields *f);
+bool explain_asked(const struct plan *p, const struct request_fields *f);
 /** "X-Weir-Explain: ..." CRLF, when it was asked for. */
 void explain_put_header(struct buf *out, const struct exchange *x);
 

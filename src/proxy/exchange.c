@@ -62,6 +62,7 @@ static struct exchange *exchange_new(struct client *c)
     }
     x->lane = l;
     x->client = c;
+    x->plan = plan_take(l);
     x->start_ns = loop_now(l->loop);
     x->grant_job.run = exchange_granted;
     list_init(&x->node);
@@ -93,9 +94,10 @@ static void count(struct exchange *x, enum proxy_outcome outcome)
 {
     struct lane *l = x->lane;
     struct lane_stats *s = &l->stats;
-    const struct routing *r = l->proxy->routing;
     uint64_t now = loop_now(l->loop);
-    uint32_t at = x->pool ? x->pool->series : x->route ? 1 + (uint32_t)(x->route - r->routes) : 0;
+    uint32_t at = x->pool    ? x->pool->series
+                  : x->route ? plan_route(x->plan, x->route)->track->series
+                             : 0;
     struct stat_series *series = stats_series(s, at);
 
     if (series) {
@@ -147,7 +149,7 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
         orphan = !leave_queue(x);
     }
     exchange_move(x, orphan ? X_ORPHAN : X_ENDED);
-    if (l->proxy->access_fd >= 0)
+    if (x->plan->access_log)
         access_log_add(x, outcome);
     count(x, outcome);
     decision_end(x, outcome);
@@ -212,7 +214,7 @@ static enum rejection early(struct exchange *x)
 {
     struct proxy *p = x->lane->proxy;
     const struct snapshot *s = x->lane->asker.snap;
-    const struct limits *limits = &p->routing->limits;
+    const struct limits *limits = &x->plan->routing->limits;
     struct slice model = x->f.model;
 
     if (limits->body_bytes && x->f.body_bytes > limits->body_bytes)
@@ -222,7 +224,7 @@ static enum rejection early(struct exchange *x)
     if (!model.n && s && s->n_live_models == 1 && s->n_models == 1)
         model = s->models[0].id;
     const struct pool *pool =
-        model.n ? map_get(&x->lane->pools[x->route - p->routing->routes], model) : NULL;
+        model.n ? pool_known(x->lane, plan_route(x->plan, x->route)->track, model) : NULL;
     if (pool && !x->complete && x->route->queue.size &&
         atomic_load_explicit(&pool->waiting, memory_order_relaxed) >= x->route->queue.size)
         return REJECT_QUEUE_FULL;
@@ -256,12 +258,12 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
                   (h->framing == HTTP1_BODY_LENGTH && h->content_length == 0);
 
     enum rejection why = route_head(x, h, end, &fields);
-    x->explain_asked = explain_asked(x->lane->proxy, &fields);
+    x->explain_asked = explain_asked(x->plan, &fields);
     if (!why && own_answer(x, h))
         return 0;
     retry_count(&x->lane->retry, x->start_ns);
     if (!why) {
-        x->route = route_match(x->lane->proxy->routing, exchange_path(x));
+        x->route = route_match(x->plan->routing, exchange_path(x));
         why = x->route ? route_features(x, h, &fields, &param, &detail) : REJECT_ROUTE_NOT_FOUND;
     }
     if (!why)
@@ -345,7 +347,7 @@ static bool upload_stalled(const struct exchange *x)
 
 uint64_t exchange_due(const struct exchange *x)
 {
-    const struct limits *limits = &x->lane->proxy->routing->limits;
+    const struct limits *limits = &x->plan->routing->limits;
     uint64_t due = x->f.deadline_ns;
 
     if (x->state == X_QUEUE)
@@ -368,7 +370,7 @@ uint64_t exchange_due(const struct exchange *x)
 /* In X_RELAY: the client or the worker stands still. */
 static void relay_timeout(struct exchange *x, uint64_t now)
 {
-    const struct limits *limits = &x->lane->proxy->routing->limits;
+    const struct limits *limits = &x->plan->routing->limits;
     size_t queued = net_conn_queued(&x->client->conn);
 
     if (x->up && x->up->conn.paused) {
@@ -409,7 +411,7 @@ static void upload_timeout(struct exchange *x, uint64_t now)
 
 void exchange_timeout(struct exchange *x)
 {
-    const struct limits *limits = &x->lane->proxy->routing->limits;
+    const struct limits *limits = &x->plan->routing->limits;
     uint64_t now = loop_now(x->lane->loop);
     bool silent = !x->complete && !x->discard && !x->client->conn.paused && limits->body_read_ns &&
                   now >= x->client->since_ns + limits->body_read_ns;

@@ -74,6 +74,7 @@ struct exchange {
     struct list node; /**< lane.exchanges */
     struct lane *lane;
     struct client *client;     /**< NULL once ended */
+    struct plan *plan;         /**< the configuration it goes by, to its end */
     const struct route *route; /**< NULL before it matched */
     struct pool *pool;
     struct target *target; /**< while it has an endpoint */

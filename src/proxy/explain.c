@@ -11,7 +11,7 @@
 #include "proxy/decisions.h"
 #include "sched/record.h"
 
-bool explain_asked(const struct proxy *p, const struct request_fields *f)
+bool explain_asked(const struct plan *p, const struct request_fields *f)
 {
     if (!slice_eq(slice_trim(f->explain), SLICE("1")))
         return false;
@@ -127,8 +127,9 @@ static struct asking *asking_new(struct proxy *p)
     a->client.lane = &a->lane;
     a->x.lane = &a->lane;
     a->x.client = &a->client;
+    a->x.plan = atomic_load(&p->plan); /* likewise */
     a->x.start_ns = loop_now(p->control);
-    buf_init(&a->text, p->mem, p->routing->limits.header_bytes);
+    buf_init(&a->text, p->mem, plan_now(p)->routing->limits.header_bytes);
     return a;
 }
 
@@ -159,8 +160,7 @@ static int read_request(struct asking *a, const struct proxy_question *q, struct
     if (rc)
         return rc;
     struct slice text = buf_slice(&a->text);
-    int64_t took =
-        wire_http1_request(text.p, text.n, a->lane.proxy->routing->limits.headers, h, &error);
+    int64_t took = wire_http1_request(text.p, text.n, x->plan->routing->limits.headers, h, &error);
     if (took <= 0)
         return refuse(out, took ? error.message : "this is not one request head");
     x->framing = h->framing;
@@ -168,11 +168,11 @@ static int read_request(struct asking *a, const struct proxy_question *q, struct
     x->complete = q->body.n == 0;
     a->no.why = route_head(x, h, text.p + took, &fields);
     if (!a->no.why) {
-        x->route = route_match(a->lane.proxy->routing, exchange_path(x));
+        x->route = route_match(x->plan->routing, exchange_path(x));
         a->no.why = x->route ? route_features(x, h, &fields, &a->no.param, &a->no.detail)
                              : REJECT_ROUTE_NOT_FOUND;
     }
-    uint64_t body_max = a->lane.proxy->routing->limits.body_bytes;
+    uint64_t body_max = x->plan->routing->limits.body_bytes;
     if (!a->no.why && body_max && q->body.n > body_max)
         a->no.why = REJECT_BODY_TOO_LARGE;
     if (a->no.why)
@@ -191,10 +191,10 @@ static int read_request(struct asking *a, const struct proxy_question *q, struct
     return 0;
 }
 
-static struct pool *pool_find(struct proxy *p, const struct route *r, struct slice model)
+static struct pool *pool_find(struct proxy *p, const struct exchange *x, struct slice model)
 {
     pthread_mutex_lock(&p->pools_lock);
-    struct pool *pool = map_get(&p->pools[r - p->routing->routes], model);
+    struct pool *pool = map_get(&plan_route(x->plan, x->route)->track->pools, model);
     pthread_mutex_unlock(&p->pools_lock);
     return pool;
 }
@@ -254,8 +254,8 @@ static int decide(struct proxy *p, struct asking *a, struct sched_record *record
         return 0;
     }
     x->f.model = name;
-    x->f.kv_bytes_per_token = kv_bytes(p->routing, name);
-    struct pool *pool = pool_find(p, x->route, name);
+    x->f.kv_bytes_per_token = kv_bytes(x->plan->routing, name);
+    struct pool *pool = pool_find(p, x, name);
     if (!pool)
         return ask_new(p, a, record);
     if (!pool_enter(&p->control_asker, pool))

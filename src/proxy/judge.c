@@ -12,7 +12,7 @@
 
 static const struct breaker_rules *rules(const struct exchange *x)
 {
-    return &x->lane->proxy->routing->breaker;
+    return &x->plan->routing->breaker;
 }
 
 static void tell(struct exchange *x, enum breaker_step step, uint64_t now)

@@ -16,6 +16,7 @@
 #include "loop/alloc.h"
 #include "net/listener.h"
 #include "net/resolve.h"
+#include "proxy/plan.h"
 #include "proxy/proxy.h"
 #include "proxy/retry.h"
 #include "proxy/stats_t.h"
@@ -23,9 +24,10 @@
 #include "wire/http1.h"
 
 enum {
-    LANE_SPARE_BUFS = 64,     /* recycled buffers kept per lane */
-    LANE_SPARE_BYTES = 65536, /* larger ones are freed */
-    LANE_FREE_MAX = 1024,     /* recycled structs kept per kind */
+    LISTENER_PLACES = 2 * PROXY_LISTENERS_MAX, /* those of two configurations */
+    LANE_SPARE_BUFS = 64,                      /* recycled buffers kept per lane */
+    LANE_SPARE_BYTES = 65536,                  /* larger ones are freed */
+    LANE_FREE_MAX = 1024,                      /* recycled structs kept per kind */
     POOLS_MAX = 16384,
     UPSTREAM_IDLE_MAX =
         512, /* idle connections per endpoint and lane; age ends most of them sooner */
@@ -51,13 +53,15 @@ struct asker {
     bool sampled;                /**< the armed decision is for the log */
 };
 
-/** One model on one route. Never freed before the proxy; model and route never change. */
+/** One model on one route. Never freed before the proxy; model and track never change. */
 struct pool {
     pthread_mutex_t lock; /**< around every sched_pool_* call, and nothing else */
     struct sched_pool *sched;
-    const struct route *route;
-    struct slice model; /**< owned text */
-    uint64_t kv_bytes_per_token;
+    const struct track *track;
+    struct policy_copy *policy; /**< owned; what sched uses. Under lock */
+    struct route_queue queue;   /**< as configured; control thread */
+    struct slice model;         /**< owned text */
+    atomic_ullong kv_bytes_per_token;
     uint32_t series;              /**< index of its counters */
     bool listed;                  /**< counted in proxy.n_waiting; under lock */
     bool usable;                  /**< the last refresh worked; under lock */
@@ -74,9 +78,11 @@ struct lane {
     struct lane_listener {
         struct net_listener net;
         struct lane *lane;
-    } listeners[PROXY_LISTENERS_MAX];
+        int fd; /**< bound, not watched yet; -1 = none */
+    } listeners[LISTENER_PLACES];
     struct resolver *resolver;
-    struct map *pools;     /**< per route: model -> struct pool, this lane's view of proxy.pools */
+    struct map *pools;     /**< per track: model -> struct pool, this lane's view of track.pools */
+    uint32_t n_pools;      /**< tracks in it */
     struct list clients;   /**< open connections */
     struct list exchanges; /**< under way */
     struct list orphans;   /**< ended, grant still under way */
@@ -103,33 +109,31 @@ struct lane {
     uint64_t drain_deadline_ns;
 };
 
-/** Another name for a model, from the config. */
-struct alias {
-    struct slice name;
-    const struct model_config *model;
-};
-
 struct decision_log;
 
 struct proxy {
     const struct mem *mem;
     struct decision_log *decisions;
-    char *admin_token; /**< owned; NULL = none */
-    const struct routing *routing;
+    _Atomic(struct plan *) plan; /**< in use */
+    struct list left;            /**< plans that were, newest first; control thread */
     struct loop *control;
-    struct net_addr listen[PROXY_LISTENERS_MAX];
-    unsigned n_listen;
+    struct listen_place {
+        struct net_addr asked; /**< as configured; len 0 = a free place */
+        struct net_addr bound;
+        bool closing;          /**< lanes are leaving it */
+    } listen[LISTENER_PLACES]; /**< control thread; a place has the same number in each lane */
     char hop_id[PROXY_HOP_ID_MAX];
     struct slice hop;
-    int access_fd;
-    uint32_t connections_max; /**< per lane */
+    atomic_int access_fd; /**< -1 = none yet; set before a plan writes there, and never closed */
     _Atomic(const struct snapshot *) snapshot;
     struct asker control_asker;
 
-    pthread_mutex_t pools_lock; /**< the two tables below */
-    struct map *pools;          /**< per route: model -> struct pool */
+    pthread_mutex_t pools_lock; /**< all pools and tracks, but for what a lane has seen of them */
+    struct track **tracks;
+    uint32_t n_tracks;
     struct pool **pool_list;
     uint32_t n_pools;
+    uint32_t n_series;             /**< given out; 0 = of requests without a route */
     _Atomic uint32_t n_pools_seen; /**< pool_list up to here may be read without the lock */
 
     atomic_uint n_waiting; /**< pools with waiters */
@@ -139,11 +143,7 @@ struct proxy {
     void (*drained)(void *ctx);
     void *drained_ctx;
 
-    struct alias *aliases; /**< sorted by name, without duplicates; never change */
-    uint32_t n_aliases;
-    bool *reads_body;   /**< per route: its policy looks into the body beyond the model */
-    bool *uses_session; /**< per route: its policy picks by session */
-    bool closing;       /**< proxy_free() is at work: grant nothing */
+    bool closing; /**< proxy_free() is at work: grant nothing */
     unsigned n_lanes;
     struct lane *lanes;
 };
@@ -156,17 +156,42 @@ void lane_buf_give(struct lane *l, struct buf *b);
 uint64_t proxy_buffered(const struct proxy *p);
 static inline bool proxy_over_budget(const struct proxy *p)
 {
-    uint64_t max = p->routing->limits.buffer_bytes;
+    uint64_t max = plan_now(p)->routing->limits.buffer_bytes;
     return max && proxy_buffered(p) > max;
 }
+/** Client connections open now, all lanes. */
+uint64_t proxy_connections(const struct proxy *p);
 
-/** The model an alias stands for, or NULL. */
-const struct model_config *proxy_alias(const struct proxy *p, struct slice name);
+/* doors.c */
+/** Bind what is new of n addresses; the bits of places to open and to close. @param bound out, len 0 from the first
+ * that failed on. WEIR_E_IO (errno), WEIR_E_FULL (lanes are still closing others): nothing is open. Control thread. */
+int doors_open(struct proxy *p,
+               const struct net_addr *want,
+               unsigned n,
+               struct net_addr *bound,
+               uint64_t *opened,
+               uint64_t *closed) MUST_CHECK;
+void doors_undo(struct proxy *p, uint64_t opened);
+/** Lanes are leaving these places; they have left them. Control thread. */
+void doors_closing(struct proxy *p, uint64_t closed);
+void doors_gone(struct proxy *p, uint64_t closed);
+/** Accept at the opened places, no longer at the closed ones. The lane's thread, or before it runs. */
+int doors_pass(struct lane *l, uint64_t opened, uint64_t closed);
+void doors_stop(struct lane *l);
+
+/* reload.c */
+/** Within what the data plane can carry? */
+bool proxy_routing_ok(const struct routing *r);
 
 /* pools.c */
 /** The pool of a known model; NULL with *why when there is none and none may be made. */
-struct pool *
-pool_get(struct lane *l, const struct route *r, struct slice model, enum rejection *why);
+struct pool *pool_get(struct lane *l,
+                      const struct plan *n,
+                      const struct route *r,
+                      struct slice model,
+                      enum rejection *why);
+/** The same, if this lane has used it before; else NULL. */
+struct pool *pool_known(const struct lane *l, const struct track *t, struct slice model);
 /** Lock it, with its members as new as the published snapshot. @return false (not locked) without memory or snapshot. */
 bool pool_enter(struct asker *a, struct pool *p) MUST_CHECK;
 /** Unlock; makes known whether somebody waits. */

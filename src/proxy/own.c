@@ -22,10 +22,8 @@ static bool live(const struct snapshot *s, struct slice id)
 }
 
 /* Live models and the aliases of live ones, in byte order: two sorted lists merged. */
-static void put_models(struct buf *out, const struct lane *l)
+static void put_models(struct buf *out, const struct snapshot *s, const struct plan *p)
 {
-    const struct snapshot *s = l->asker.snap;
-    const struct proxy *p = l->proxy;
     uint32_t n_models = s ? s->n_models : 0;
     uint32_t m = 0;
     uint32_t a = 0;
@@ -113,14 +111,14 @@ bool own_answer(struct exchange *x, const struct http1_head *h)
                ok ? SLICE("{\"status\":\"ready\"}") : SLICE("{\"status\":\"not ready\"}"));
     } else if (slice_eq(path, SLICE("/v1/models"))) {
         buf_clear(out);
-        put_models(out, x->lane);
+        put_models(out, x->lane->asker.snap, x->plan);
         if (out->err)
             exchange_reject(x, REJECT_OVERLOADED, NULL, (struct slice){NULL, 0});
         else
             answer(x, 200, buf_slice(out));
     } else if (slice_starts(path, one_model)) {
         struct slice id = slice_from(path, one_model.n);
-        const struct model_config *alias = proxy_alias(x->lane->proxy, id);
+        const struct model_config *alias = plan_alias(x->plan, id);
         if (live(x->lane->asker.snap, id) || (alias && live(x->lane->asker.snap, alias->id))) {
             buf_clear(out);
             put_model(out, id);

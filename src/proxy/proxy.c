@@ -8,22 +8,13 @@
  */
 #include "proxy/proxy.h"
 
-#include <stdlib.h>
-#include <sys/resource.h>
-
 #include "base/num.h"
 #include "loop/log.h"
 #include "proxy/decision_log.h"
 #include "sched/record.h"
 
 /* SCRATCH_ROWS: to begin with; pool_enter() makes room for larger pools. */
-enum {
-    SCRATCH_ROWS = 64,
-    DESCRIPTORS_OWN = 256,
-    ROUTES_MAX = 4096,
-    OUT_MAX = 64 << 20,
-    LOG_MAX = 1 << 20
-};
+enum { SCRATCH_ROWS = 64, OUT_MAX = 64 << 20, LOG_MAX = 1 << 20 };
 
 /* ---- buffers ---- */
 
@@ -53,6 +44,15 @@ uint64_t proxy_buffered(const struct proxy *p)
 
     for (unsigned i = 0; i < p->n_lanes; i++)
         sum += stat_get(&p->lanes[i].stats.buffered);
+    return sum;
+}
+
+uint64_t proxy_connections(const struct proxy *p)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < p->n_lanes; i++)
+        sum += stat_get(&p->lanes[i].stats.connections);
     return sum;
 }
 
@@ -96,6 +96,8 @@ static void before_wait(void *ctx)
 {
     struct lane *l = ctx;
 
+    weir_list_foreach (at, &l->dead_exchanges)
+        plan_put(l, container_of(at, struct exchange, node)->plan);
     recycle(&l->dead_clients, &l->free_clients, &l->n_free_clients);
     recycle(&l->dead_exchanges, &l->free_exchanges, &l->n_free_exchanges);
     recycle(&l->dead_upstreams, &l->free_upstreams, &l->n_free_upstreams);
@@ -197,8 +199,7 @@ static void on_drain(struct loop_job *j)
     struct lane *l = container_of(j, struct lane, drain_job);
 
     l->draining = true;
-    for (unsigned i = 0; i < l->proxy->n_listen; i++)
-        net_listener_stop(&l->listeners[i].net);
+    doors_stop(l);
     loop_timer_set(l->loop, &l->sweep, 0);
 }
 
@@ -243,7 +244,6 @@ static void asker_fini(struct asker *a)
 static int
 lane_init(struct lane *l, struct proxy *p, struct loop *loop, unsigned index, uint64_t seed)
 {
-    const struct routing *r = p->routing;
     struct list *lists[] = {&l->clients,        &l->exchanges,      &l->orphans,
                             &l->targets,        &l->dead_clients,   &l->free_clients,
                             &l->dead_exchanges, &l->free_exchanges, &l->dead_upstreams,
@@ -257,11 +257,6 @@ lane_init(struct lane *l, struct proxy *p, struct loop *loop, unsigned index, ui
     buf_init(&l->out, p->mem, OUT_MAX);
     buf_init(&l->log, p->mem, LOG_MAX);
     l->sweep.on_timer = on_sweep;
-    l->pools = mem_array(p->mem, r->n_routes ? r->n_routes : 1, sizeof(*l->pools));
-    if (!l->pools)
-        return WEIR_E_NOMEM;
-    for (uint32_t i = 0; i < r->n_routes; i++)
-        map_init(&l->pools[i], p->mem);
     int rc = asker_init(&l->asker, p, seed);
     if (!rc)
         rc = resolver_new(loop, &l->resolver);
@@ -270,79 +265,11 @@ lane_init(struct lane *l, struct proxy *p, struct loop *loop, unsigned index, ui
     return rc;
 }
 
-/* Two descriptors a request, and some for ourselves. */
-static uint32_t connection_limit(const struct proxy *p, unsigned n_loops)
-{
-    struct rlimit fds;
-    uint64_t want = p->routing->limits.connections ? p->routing->limits.connections : 65536;
-
-    if (getrlimit(RLIMIT_NOFILE, &fds) == 0 && fds.rlim_cur != RLIM_INFINITY) {
-        uint64_t can =
-            fds.rlim_cur > DESCRIPTORS_OWN + 2 ? (fds.rlim_cur - DESCRIPTORS_OWN) / 2 : 1;
-        if (can < want) {
-            log_warn("proxy",
-                     "connection limit lowered from %llu to %llu: the descriptor limit is %llu",
-                     (unsigned long long)want, (unsigned long long)can,
-                     (unsigned long long)fds.rlim_cur);
-            want = can;
-        }
-    }
-    uint64_t each = want / n_loops;
-    return (uint32_t)MIN(MAX(each, (uint64_t)1), (uint64_t)UINT32_MAX);
-}
-
 static bool options_ok(const struct proxy_options *o)
 {
     return o->n_loops >= 1 && o->n_loops <= PROXY_LOOPS_MAX && o->n_listen <= PROXY_LISTENERS_MAX &&
-           o->routing && o->routing->n_routes <= ROUTES_MAX &&
-           o->routing->limits.header_bytes >= 256 &&
-           o->routing->limits.header_bytes < LOOP_SCRATCH * 4 && o->hop_id.n >= 1 &&
-           o->hop_id.n <= PROXY_HOP_ID_MAX && route_request_id_ok(o->hop_id);
-}
-
-static int alias_order(const void *a, const void *b)
-{
-    return slice_cmp(((const struct alias *)a)->name, ((const struct alias *)b)->name);
-}
-
-static int aliases_init(struct proxy *p)
-{
-    const struct routing *r = p->routing;
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < r->n_models; i++)
-        n += r->models[i].n_aliases;
-    if (n == 0)
-        return 0;
-    p->aliases = mem_array(p->mem, n, sizeof(*p->aliases));
-    if (!p->aliases)
-        return WEIR_E_NOMEM;
-    for (uint32_t i = 0; i < r->n_models; i++)
-        for (uint32_t k = 0; k < r->models[i].n_aliases; k++)
-            p->aliases[p->n_aliases++] = (struct alias){r->models[i].aliases[k], &r->models[i]};
-    qsort(p->aliases, n, sizeof(*p->aliases), alias_order);
-    /* Of a name that stands for two models, which the config refuses, one counts. */
-    uint32_t kept = 1;
-    for (uint32_t i = 1; i < n; i++)
-        if (!slice_eq(p->aliases[i].name, p->aliases[kept - 1].name))
-            p->aliases[kept++] = p->aliases[i];
-    p->n_aliases = kept;
-    return 0;
-}
-
-const struct model_config *proxy_alias(const struct proxy *p, struct slice name)
-{
-    const struct alias key = {.name = name};
-    const struct alias *found =
-        p->n_aliases ? bsearch(&key, p->aliases, p->n_aliases, sizeof(key), alias_order) : NULL;
-
-    return found ? found->model : NULL;
-}
-
-/* Is a session key of use to this policy, so that a body is worth reading for it? */
-static bool uses_session(const struct policy *p)
-{
-    return strcmp(sched_pickers[p->pick].name, "consistent_hash") == 0;
+           proxy_routing_ok(o->routing) && o->hop_id.n >= 1 && o->hop_id.n <= PROXY_HOP_ID_MAX &&
+           route_request_id_ok(o->hop_id);
 }
 
 int proxy_new(const struct proxy_options *o, struct proxy **out)
@@ -351,91 +278,54 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
         return WEIR_E_INVALID;
     const struct mem *mem = loop_mem();
     struct proxy *p = mem_zalloc(mem, sizeof(*p));
+    struct plan *plan = NULL;
     if (!p)
         return WEIR_E_NOMEM;
     p->mem = mem;
-    p->routing = o->routing;
     p->control = o->control;
-    p->n_listen = o->n_listen;
-    for (unsigned i = 0; i < o->n_listen; i++)
-        p->listen[i] = o->listen[i];
+    list_init(&p->left);
     memcpy(p->hop_id, o->hop_id.p, o->hop_id.n);
     p->hop = slice_of(p->hop_id, o->hop_id.n);
-    p->access_fd = o->access_fd;
-    p->connections_max = connection_limit(p, o->n_loops);
+    atomic_init(&p->access_fd, o->access_fd);
     pthread_mutex_init(&p->pools_lock, NULL);
-    uint32_t n_routes = o->routing->n_routes ? o->routing->n_routes : 1;
+    p->n_series = 1;
     struct prng seeds = {.state = loop_clock() ^ loop_wall_clock()};
-    p->pools = mem_array(mem, n_routes, sizeof(*p->pools));
-    p->reads_body = mem_array(mem, n_routes, sizeof(*p->reads_body));
-    p->uses_session = mem_array(mem, n_routes, sizeof(*p->uses_session));
+    p->tracks = mem_array(mem, TRACKS_MAX, sizeof(struct track *));
     p->pool_list = mem_array(mem, POOLS_MAX, sizeof(struct pool *));
     p->lanes = mem_array(mem, o->n_loops, sizeof(*p->lanes));
-    int rc =
-        p->pools && p->reads_body && p->uses_session && p->pool_list && p->lanes ? 0 : WEIR_E_NOMEM;
-    for (uint32_t i = 0; !rc && i < o->routing->n_routes; i++) {
-        map_init(&p->pools[i], mem);
-        p->reads_body[i] = sched_policy_reads_body(o->routing->routes[i].policy);
-        p->uses_session[i] = uses_session(o->routing->routes[i].policy);
-    }
-    if (!rc)
-        rc = aliases_init(p);
+    int rc = p->tracks && p->pool_list && p->lanes ? 0 : WEIR_E_NOMEM;
     if (!rc)
         rc = decision_log_new(mem, o->decisions_per_s, &p->decisions);
-    if (!rc && o->admin_token) {
-        p->admin_token = mem_strdup(mem, slice_str(o->admin_token));
-        rc = p->admin_token ? 0 : WEIR_E_NOMEM;
-    }
     if (!rc)
         rc = asker_init(&p->control_asker, p, prng_next(&seeds));
     for (unsigned i = 0; !rc && i < o->n_loops; i++) {
         p->n_lanes++;
         rc = lane_init(&p->lanes[i], p, o->loops[i], i, prng_next(&seeds));
     }
+    if (!rc)
+        rc = plan_new(p, o, &plan);
     if (rc) {
         proxy_free(p);
         return rc;
     }
+    atomic_store(&p->plan, plan);
     *out = p;
     return 0;
 }
 
-static void on_accept(struct net_listener *listener, int fd, const struct net_addr *peer)
+int proxy_start(struct proxy *p, const struct proxy_options *o, struct net_addr *bound)
 {
-    client_accept(container_of(listener, struct lane_listener, net)->lane, fd, peer);
-}
+    uint64_t opened;
+    uint64_t closed;
 
-/* One socket per loop; the kernel spreads connections. */
-static int lane_listen(struct lane *l, unsigned i, struct net_addr *bound)
-{
-    struct net_listener *listener = &l->listeners[i].net;
-    int fd;
-
-    int rc = net_listen(&l->proxy->listen[i], l->proxy->n_lanes > 1, &fd, bound);
-    if (rc)
-        return rc;
-    l->proxy->listen[i] = *bound; /* port 0 becomes the same port for all lanes */
-    listener->addr = *bound;
-    l->listeners[i].lane = l;
-    listener->on_accept = on_accept;
-    rc = net_listener_start(listener, l->loop, fd);
-    if (rc)
-        net_fd_close(fd);
-    return rc;
-}
-
-int proxy_start(struct proxy *p, struct net_addr *bound)
-{
-    for (unsigned n = 0; n < p->n_lanes; n++) {
-        struct lane *l = &p->lanes[n];
-        for (unsigned i = 0; i < p->n_listen; i++) {
-            int rc = lane_listen(l, i, &bound[i]);
-            if (rc)
-                return rc;
-        }
+    memset(bound, 0, o->n_listen * sizeof(*bound));
+    int rc = doors_open(p, o->listen, o->n_listen, bound, &opened, &closed);
+    for (unsigned i = 0; i < p->n_lanes && !rc; i++) {
+        struct lane *l = &p->lanes[i];
+        rc = doors_pass(l, opened, 0);
         loop_timer_set(l->loop, &l->sweep, loop_now(l->loop) + SWEEP_NS);
     }
-    return 0;
+    return rc;
 }
 
 static void free_list(struct list *l, size_t offset)
@@ -451,16 +341,14 @@ static void lane_fini(struct lane *l)
 {
     if (!l->loop)
         return;
-    for (unsigned i = 0; i < l->proxy->n_listen; i++)
-        net_listener_stop(&l->listeners[i].net);
+    doors_stop(l);
     loop_timer_cancel(&l->sweep);
     loop_set_hooks(l->loop, NULL, NULL, NULL);
     exchange_fini(l);
     weir_list_foreach_safe (n, &l->clients)
         client_close(container_of(n, struct client, node), FATE_ABORT);
     upstream_fini(l);
-    if (l->proxy->access_fd >= 0)
-        access_log_flush(l);
+    access_log_flush(l);
     free_list(&l->dead_clients, offsetof(struct client, node));
     free_list(&l->free_clients, offsetof(struct client, node));
     free_list(&l->dead_exchanges, offsetof(struct exchange, node));
@@ -472,7 +360,7 @@ static void lane_fini(struct lane *l)
         buf_fini(&l->spare[i]);
     buf_fini(&l->out);
     buf_fini(&l->log);
-    for (uint32_t i = 0; l->pools && i < l->proxy->routing->n_routes; i++)
+    for (uint32_t i = 0; i < l->n_pools; i++)
         map_fini(&l->pools[i]);
     mem_free(loop_mem(), l->pools);
     asker_fini(&l->asker);
@@ -490,12 +378,11 @@ void proxy_free(struct proxy *p)
         lane_fini(&p->lanes[i]);
     asker_fini(&p->control_asker);
     pools_free(p);
+    plan_free(atomic_load(&p->plan));
+    weir_list_foreach_safe (at, &p->left)
+        plan_free(container_of(at, struct plan, node));
     pthread_mutex_destroy(&p->pools_lock);
     decision_log_free(p->decisions);
-    mem_free(p->mem, p->admin_token);
-    mem_free(p->mem, p->aliases);
-    mem_free(p->mem, p->reads_body);
-    mem_free(p->mem, p->uses_session);
     mem_free(p->mem, p->lanes);
     mem_free(p->mem, p);
 }

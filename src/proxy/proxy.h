@@ -29,9 +29,11 @@ struct proxy_options {
     unsigned n_loops;
     const struct net_addr *listen; /**< addresses to bind, one socket per loop each; copied */
     unsigned n_listen;
-    const struct routing *routing; /**< borrowed; must outlive the proxy */
-    struct slice hop_id;      /**< names this instance in X-Weir-Hop; token characters; copied */
-    int access_fd;            /**< access log, one JSON line a request; -1 = none; not owned */
+    const struct routing
+        *routing;        /**< borrowed until proxy_reclaim() names it, or the proxy's end */
+    struct slice hop_id; /**< names this instance in X-Weir-Hop; token characters; copied */
+    int access_fd;       /**< access log, one JSON line a request; -1 = none; not owned. It stays
+                                 open: requests under way write there */
     uint32_t decisions_per_s; /**< decisions logged a second at most; 0 = none */
     const char
         *admin_token; /**< who sends it may ask why (X-Weir-Explain); NULL = nobody; copied */
@@ -41,10 +43,24 @@ struct proxy_options {
 int proxy_new(const struct proxy_options *o, struct proxy **out) MUST_CHECK;
 
 /**
- * Bind and listen. Call it before the loops run.
- * @param bound out: n_listen addresses with their ports. @return 0, WEIR_E_IO (errno set), WEIR_E_NOMEM. Thread: control.
+ * Bind and listen where o->listen says. Call it before the loops run.
+ * @param bound out: n_listen addresses with their ports; len is 0 from the first on that could not be bound.
+ * @return 0, WEIR_E_IO (errno set), WEIR_E_NOMEM. Thread: control.
  */
-int proxy_start(struct proxy *p, struct net_addr *bound) MUST_CHECK;
+int proxy_start(struct proxy *p, const struct proxy_options *o, struct net_addr *bound) MUST_CHECK;
+
+/**
+ * Go by another configuration: of `o`, what stands below `n_loops` counts, but not hop_id. New requests go by it when
+ * this returns; those under way keep the old one to their end. Listeners that both have are not touched. Pools keep
+ * their waiters and their rotation. Not while draining.
+ * @param bound as in proxy_start().
+ * @return 0; WEIR_E_INVALID; WEIR_E_NOMEM; WEIR_E_IO (a listener, errno set); WEIR_E_FULL (more than 8,192 different routes
+ * since the start, or listeners of the last change are still being closed): nothing changed. Thread: control.
+ */
+int proxy_reload(struct proxy *p, const struct proxy_options *o, struct net_addr *bound) MUST_CHECK;
+
+/** Tell which routings nobody goes by any more; they can be freed. Call it from time to time. Thread: control. */
+void proxy_reclaim(struct proxy *p, void (*unused)(void *ctx, const struct routing *r), void *ctx);
 
 /**
  * Use this snapshot from now on; offers capacity to waiters of pools whose members changed.

@@ -112,7 +112,7 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
     /* Nothing can be sent again from here on: an idle stream holds no copy of its request. */
     if (x->request_sent) {
         body_free(x);
-        if (x->lane->proxy->access_fd < 0)
+        if (!x->plan->access_log)
             exchange_drop_head(x);
     }
 }

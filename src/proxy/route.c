@@ -215,7 +215,7 @@ enum rejection route_head(struct exchange *x,
         note(x, f, &h->fields[i]);
     f->new_trace = !route_traceparent_ok(f->traceparent);
 
-    lane_buf_take(x->lane, out, (size_t)x->lane->proxy->routing->limits.header_bytes + HEAD_EXTRA);
+    lane_buf_take(x->lane, out, (size_t)x->plan->routing->limits.header_bytes + HEAD_EXTRA);
     buf_put_slice(out, h->method);
     buf_put_char(out, ' ');
     x->method_len = (uint32_t)h->method.n;
@@ -429,8 +429,7 @@ enum rejection route_features(struct exchange *x,
     o->task = peek_task(exchange_path(x));
     o->body_bytes = h->framing == HTTP1_BODY_LENGTH ? h->content_length : 0;
     session_from_head(x, h, f);
-    const struct proxy *p = x->lane->proxy;
-    uint32_t route = (uint32_t)(x->route - p->routing->routes);
-    x->reads_rest = p->reads_body[route] || (p->uses_session[route] && session_in_body(x));
+    const struct plan_route *r = plan_route(x->plan, x->route);
+    x->reads_rest = r->reads_body || (r->uses_session && session_in_body(x));
     return REJECT_NONE;
 }

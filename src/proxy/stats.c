@@ -147,30 +147,37 @@ static void add_series(struct proxy_series *to, const struct lane_stats *s, uint
         }
 }
 
+/* What the series are of. Under pools_lock. */
+static void describe(const struct proxy *p, struct proxy_series *series)
+{
+    series[0] = (struct proxy_series){.model = SLICE("other"), .route = SLICE("none")};
+    for (uint32_t i = 0; i < p->n_tracks; i++) {
+        struct proxy_series *s = &series[p->tracks[i]->series];
+        s->model = SLICE("other");
+        s->route = p->tracks[i]->path;
+    }
+    for (uint32_t i = 0; i < p->n_pools; i++) {
+        const struct pool *pool = p->pool_list[i];
+        struct proxy_series *s = &series[pool->series];
+        s->model = pool->model;
+        s->route = pool->track->path;
+        s->waiting += atomic_load_explicit(&pool->waiting, memory_order_relaxed);
+        s->members += atomic_load_explicit(&pool->members, memory_order_relaxed);
+    }
+}
+
 int proxy_stats_read(struct proxy *p, const struct mem *mem, struct proxy_stats *out)
 {
-    uint32_t n_pools = atomic_load_explicit(&p->n_pools_seen, memory_order_acquire);
-    uint32_t n = 1 + p->routing->n_routes + n_pools;
-
     *out = (struct proxy_stats){0};
+    pthread_mutex_lock(&p->pools_lock);
+    uint32_t n = p->n_series;
     out->series = mem_array(mem, n, sizeof(*out->series));
+    if (out->series)
+        describe(p, out->series);
+    pthread_mutex_unlock(&p->pools_lock);
     if (!out->series)
         return WEIR_E_NOMEM;
     out->n_series = n;
-    for (uint32_t i = 0; i < n; i++) {
-        struct proxy_series *s = &out->series[i];
-        s->model = SLICE("other");
-        s->route = SLICE("none");
-        if (i > p->routing->n_routes) {
-            struct pool *pool = p->pool_list[i - 1 - p->routing->n_routes];
-            s->model = pool->model;
-            s->route = pool->route->path;
-            s->waiting = atomic_load_explicit(&pool->waiting, memory_order_relaxed);
-            s->members = atomic_load_explicit(&pool->members, memory_order_relaxed);
-        } else if (i > 0) {
-            s->route = p->routing->routes[i - 1].path;
-        }
-    }
     for (unsigned l = 0; l < p->n_lanes; l++) {
         add_lane(out, &p->lanes[l].stats);
         for (uint32_t i = 0; i < n; i++)

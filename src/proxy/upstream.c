@@ -255,8 +255,15 @@ struct upstream *upstream_take(struct exchange *x)
 
 static int connect_to(struct upstream *u, const struct net_addr *addr)
 {
+    uint64_t timeout = u->x->route->timeouts.connect_ns;
+
     stat_add(&u->lane->stats.upstreams, 1);
-    return net_conn_connect(&u->conn, u->lane->loop, addr, u->x->route->timeouts.connect_ns);
+    int rc = net_conn_connect(&u->conn, u->lane->loop, addr, timeout);
+    if (rc != WEIR_E_FULL)
+        return rc;
+    /* Out of descriptors or ports: a request is worth more than the connections that are kept in case. */
+    upstream_sweep(u->lane, true);
+    return net_conn_connect(&u->conn, u->lane->loop, addr, timeout);
 }
 
 static void on_resolved(struct resolve_query *q, int error, const struct net_addr *addr)

@@ -81,7 +81,7 @@ def test_few_descriptors_are_said_with_the_way_out_and_hold(keeper, upstream):
     second = h.RawClient(data)
     second.request(body={"model": "m"})
     assert second.response().error() == (503, "overloaded")
-    weir.wait_line("connection limit of 1 per loop reached")
+    weir.wait_line("connection limit of 1 reached")
     first.request(body={"model": "m"})
     assert first.response().status == 200
     first.close()

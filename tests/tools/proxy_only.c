@@ -339,7 +339,7 @@ int main(int argc, char **argv)
     if (proxy_new(&o, &app.proxy) != 0)
         die("proxy_new");
     publish();
-    if (proxy_start(app.proxy, &bound) != 0)
+    if (proxy_start(app.proxy, &o, &bound) != 0)
         die("proxy_start");
     app.input.fd = 0;
     app.input.on_event = on_input;

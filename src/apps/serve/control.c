@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/num.h"
+#include "discovery/static.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
 #include "sched/breaker.h"
@@ -122,9 +123,26 @@ static void settle_synced(struct control *c)
     }
 }
 
+/* Who follows the events learns which source has told all it has. */
+static void tell_ok(struct control *c, uint16_t source)
+{
+    char text[512];
+    struct buf b = {.p = text, .cap = sizeof(text), .max = sizeof(text)};
+
+    if (c->ok[source])
+        return;
+    c->ok[source] = true;
+    buf_put_str(&b, "{\"source\":");
+    buf_put_json(&b, c->sources[source].name);
+    buf_put_char(&b, '}');
+    admin_event(c->admin, "source_ok", buf_slice(&b));
+}
+
 static void on_synced(void *ctx, uint16_t source)
 {
     struct control *c = ctx;
+
+    tell_ok(c, source);
 
     c->told[source] = true;
     schedule_build(c, source);
@@ -163,6 +181,7 @@ void control_publish(struct control *c)
     if (fleet_dirty(c->fleet) && !build_and_swap(c))
         return;
     loop_timer_cancel(&c->build);
+    changes_look(&c->changes, c->snapshot, loop_now(c->loop), c->admin);
     for (uint16_t i = 0; i < c->n_sources; i++) {
         if (c->pending_since_ns[i])
             c->sources[i].delay_seconds = (double)(loop_clock() - c->pending_since_ns[i]) / 1e9;
@@ -204,6 +223,7 @@ static void on_watch(struct loop_timer *t)
             sched_breaker_pass(cell, now) != BREAKER_BLOCKED)
             proxy_offer(c->proxy, cell);
     }
+    changes_look(&c->changes, s, now, c->admin);
     panic_watch(&c->panic, s, c->conf->health.panic_percent, now);
     loop_timer_set(c->loop, t, now + WATCH_NS);
 }
@@ -266,6 +286,7 @@ static void on_health(
         fleet_probe(c->fleet, slot, generation, verdict == PROBE_OK, loop_now(c->loop));
     if ((int)after == before)
         return;
+    changes_look(&c->changes, c->snapshot, loop_now(c->loop), c->admin);
     if (after == HEALTH_UP) {
         log_info("control", "endpoint %.*s is up", SLICE_ARG(m->endpoint->id));
         if (c->proxy)
@@ -342,13 +363,31 @@ uint32_t control_current_requests(void *ctx, struct slice host, uint16_t port)
     return fleet_inflight(c->fleet, host, port);
 }
 
-static int add_source(struct control *c, struct slice name, uint16_t *index)
+static struct health_rules health_rules(const struct conf *conf)
 {
-    if (c->n_sources == CONTROL_SOURCES_MAX)
-        return WEIR_E_FULL;
-    *index = c->n_sources;
-    c->sources[c->n_sources++] = (struct metrics_source){.name = name};
-    return 0;
+    return (struct health_rules){.down_after = conf->health.down_after,
+                                 .up_after = conf->health.up_after,
+                                 .progress_ns = conf->health.interval_ns};
+}
+
+/* Ids of the configured models: an array to be freed, NULL without memory. */
+static struct slice *known_models(const struct conf *conf)
+{
+    struct slice *known = mem_array(loop_mem(), conf->routing.n_models + 1, sizeof(struct slice));
+
+    for (uint32_t i = 0; known && i < conf->routing.n_models; i++)
+        known[i] = conf->routing.models[i].id;
+    return known;
+}
+
+static void name_sources(struct control *c, const struct conf *conf)
+{
+    for (uint32_t i = 0; i < CONTROL_CONFIG_SOURCES; i++) {
+        c->sources[i].name = i < conf->n_sources ? SLICE("static") : (struct slice){NULL, 0};
+        /* A place without a source has nothing to tell. */
+        if (i >= conf->n_sources && c->fleet)
+            fleet_synced(c->fleet, (uint16_t)i);
+    }
 }
 
 int control_init(struct control *c,
@@ -356,42 +395,89 @@ int control_init(struct control *c,
                  struct fetcher *fetcher,
                  const struct conf *conf)
 {
-    uint16_t ignored;
-    int rc = 0;
-
     *c = (struct control){.loop = loop, .fetcher = fetcher, .conf = conf};
     c->build.on_timer = on_build;
     c->reclaim.on_timer = on_reclaim;
     c->watch.on_timer = on_watch;
-    for (uint32_t i = 0; i < conf->n_sources && rc == 0; i++)
-        rc = add_source(c, SLICE("static"), &ignored);
-    if (rc == 0)
-        rc = add_source(c, SLICE("registry"), &c->source_registry);
-    if (rc == 0)
-        rc = add_source(c, SLICE("workers"), &c->source_workers);
-    struct slice *known =
-        rc ? NULL : mem_array(loop_mem(), conf->routing.n_models + 1, sizeof(struct slice));
+    c->n_sources = CONTROL_SOURCES_MAX;
+    c->source_registry = CONTROL_CONFIG_SOURCES;
+    c->source_workers = CONTROL_CONFIG_SOURCES + 1;
+    c->sources[c->source_registry].name = SLICE("registry");
+    c->sources[c->source_workers].name = SLICE("workers");
+    if (conf->n_sources > CONTROL_CONFIG_SOURCES)
+        return WEIR_E_FULL;
+    struct slice *known = known_models(conf);
     if (!known)
-        return rc ? rc : WEIR_E_NOMEM;
-    for (uint32_t i = 0; i < conf->routing.n_models; i++)
-        known[i] = conf->routing.models[i].id;
+        return WEIR_E_NOMEM;
     struct fleet_options o = {.mem = loop_mem(),
                               .n_sources = c->n_sources,
                               .endpoints_max = ENDPOINTS_MAX,
                               .remember_ns = REMEMBER_NS,
                               .known_models = known,
                               .n_known_models = conf->routing.n_models,
-                              .health = {.down_after = conf->health.down_after,
-                                         .up_after = conf->health.up_after,
-                                         .progress_ns = conf->health.interval_ns}};
-    rc = fleet_new(&o, &c->fleet);
+                              .health = health_rules(conf)};
+    int rc = fleet_new(&o, &c->fleet);
     mem_free(loop_mem(), known);
+    if (rc)
+        return rc;
     c->sink = (struct update_sink){.ctx = c,
                                    .upsert = on_upsert,
                                    .remove = on_remove,
                                    .sample = on_sample,
                                    .synced = on_synced};
-    return rc;
+    return 0;
+}
+
+void control_tell_sources(struct control *c, const struct conf *conf)
+{
+    name_sources(c, conf);
+    for (uint32_t i = 0; i < conf->n_sources; i++)
+        discovery_static_start(&conf->sources[i], (uint16_t)i, &c->sink);
+}
+
+void control_drop_sources(struct control *c, const struct conf *before, const struct conf *now)
+{
+    for (uint32_t i = 0; i < before->n_sources; i++)
+        discovery_static_drop(&before->sources[i], i < now->n_sources ? &now->sources[i] : NULL,
+                              (uint16_t)i, &c->sink);
+}
+
+static bool same_checks(const struct conf_health *a, const struct conf_health *b)
+{
+    return a->interval_ns == b->interval_ns && a->timeout_ns == b->timeout_ns &&
+           a->scrape_ns == b->scrape_ns && slice_eq(a->path, b->path);
+}
+
+static bool same_models(const struct conf *a, const struct conf *b)
+{
+    bool same = a->routing.n_models == b->routing.n_models;
+
+    for (uint32_t i = 0; same && i < a->routing.n_models; i++)
+        same = slice_eq(a->routing.models[i].id, b->routing.models[i].id);
+    return same;
+}
+
+void control_reload(struct control *c, const struct conf *conf)
+{
+    struct health_rules rules = health_rules(conf);
+    bool checks = !same_checks(&c->conf->health, &conf->health);
+    bool models = !same_models(c->conf, conf);
+    struct slice *known = models ? known_models(conf) : NULL;
+
+    c->conf = conf;
+    fleet_set_health_rules(c->fleet, &rules);
+    if (models && (!known || fleet_set_known_models(c->fleet, known, conf->routing.n_models) != 0))
+        log_error("control", "out of memory: the list of known models stays as it was");
+    mem_free(loop_mem(), known);
+    control_publish(c);
+    if (!checks)
+        return;
+    struct probe_options o = {.interval_ns = conf->health.interval_ns,
+                              .timeout_ns = conf->health.timeout_ns,
+                              .scrape_ns = conf->health.scrape_ns,
+                              .path = conf->health.path};
+    if (prober_reconfigure(c->prober, &o, c->snapshot) != 0)
+        log_error("control", "out of memory: some endpoints are checked as before");
 }
 
 int control_start(struct control *c)
@@ -429,6 +515,7 @@ void control_fini(struct control *c)
     loop_timer_cancel(&c->reclaim);
     loop_timer_cancel(&c->watch);
     panic_watch_fini(&c->panic);
+    changes_fini(&c->changes);
     fleet_free(c->fleet);
     mem_free(loop_mem(), c->notes);
     *c = (struct control){0};

@@ -6,6 +6,8 @@
 #ifndef WEIR_APPS_SERVE_CONTROL_H
 #define WEIR_APPS_SERVE_CONTROL_H
 
+#include "admin/admin.h"
+#include "apps/serve/changes.h"
 #include "apps/serve/metrics.h"
 #include "apps/serve/panic.h"
 #include "conf/conf.h"
@@ -18,7 +20,13 @@
 #include "probe/probe.h"
 #include "proxy/proxy.h"
 
-enum { CONTROL_SOURCES_MAX = 64, CONTROL_OWN_MAX = 20, CONTROL_WHY_TEXT = 120 };
+enum {
+    CONTROL_CONFIG_SOURCES =
+        20, /**< places for those of the config, in its order; the others follow */
+    CONTROL_SOURCES_MAX = CONTROL_CONFIG_SOURCES + 2,
+    CONTROL_OWN_MAX = 20,
+    CONTROL_WHY_TEXT = 120
+};
 
 /** Why the last check of an endpoint failed; "" when it passed. */
 struct control_note {
@@ -31,13 +39,14 @@ struct control {
     struct fetcher *fetcher;
     struct fleet *fleet;
     struct proxy *proxy; /**< set by serve once it exists; NULL before */
+    struct admin *admin; /**< set by serve: who is told of events; NULL = nobody */
     struct prober *prober;
-    const struct conf *conf;
-    const char *config_path;         /**< NULL = none */
+    const struct conf *conf;         /**< in use */
     const struct snapshot *snapshot; /**< the newest */
     struct update_sink sink;         /**< for sources */
     struct metrics_source sources[CONTROL_SOURCES_MAX];
     uint64_t pending_since_ns[CONTROL_SOURCES_MAX]; /**< first unpublished word; 0 = none */
+    bool ok[CONTROL_SOURCES_MAX];                   /**< has told all it has, ever */
     bool told[CONTROL_SOURCES_MAX]; /**< said that it has synced, but the fleet was not told yet */
     uint16_t n_sources;
     uint16_t source_registry,
@@ -48,7 +57,9 @@ struct control {
     struct loop_timer reclaim; /**< frees snapshots that nobody uses any more */
     struct loop_timer watch;   /**< breakers whose cooldown is over, panic */
     struct panic_watch panic;
+    struct changes changes;
     uint64_t built_ns;
+    uint64_t reloads_ok, reloads_failed;
     struct control_note *notes; /**< by slot: why the last check failed */
     uint32_t n_notes;
 };
@@ -62,6 +73,12 @@ int control_init(struct control *c,
 int control_start(struct control *c) MUST_CHECK;
 /** Addresses we listen on: an endpoint there would be ourselves, a loop, and is refused. */
 void control_own(struct control *c, const struct net_addr *addrs, uint32_t n);
+/** What the config's sources have now, besides what they had. Nothing is dropped and nothing is published yet. */
+void control_tell_sources(struct control *c, const struct conf *conf);
+/** What only `before` had is gone. */
+void control_drop_sources(struct control *c, const struct conf *before, const struct conf *now);
+/** Another configuration: models, health. Endpoints that did not change keep all that is known of them. */
+void control_reload(struct control *c, const struct conf *conf);
 /** Publish what changed now, not in up to 20 ms: what an operator did is in force when the answer is sent. */
 void control_publish(struct control *c);
 /** Why the last check of this endpoint failed; absent when it passed or none ended yet. Borrowed until the next check. */

@@ -5,10 +5,16 @@
 
 #include "apps/serve/describe.h"
 #include "apps/serve/explain.h"
-#include "confio/confio.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
 #include "wire/url.h"
+
+static struct control *control_of(void *ctx)
+{
+    struct serve *s = ctx;
+
+    return &s->control;
+}
 
 static const struct member *find(const struct control *c, struct slice id)
 {
@@ -27,9 +33,15 @@ static int not_found(struct slice id, struct buf *out)
     return WEIR_E_NOTFOUND;
 }
 
+static int refuse(struct buf *out, const char *message)
+{
+    buf_put_str(out, message);
+    return WEIR_E_INVALID;
+}
+
 static int hook_metrics(void *ctx, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
     struct proxy_stats stats;
     int rc = proxy_stats_read(c->proxy, loop_mem(), &stats);
 
@@ -40,7 +52,9 @@ static int hook_metrics(void *ctx, struct buf *out)
                                .sources = c->sources,
                                .n_sources = c->n_sources,
                                .panic_percent = c->conf->health.panic_percent,
-                               .now_ns = loop_clock()};
+                               .now_ns = loop_clock(),
+                               .reloads_ok = c->reloads_ok,
+                               .reloads_failed = c->reloads_failed};
     metrics_render(&in, out);
     proxy_stats_fini(&stats, loop_mem());
     return out->err;
@@ -54,7 +68,7 @@ static void describe(struct control *c, const struct member *m, struct buf *out)
 
 static int hook_endpoints(void *ctx, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
 
     buf_put_str(out, "{\"endpoints\":[");
     for (uint32_t i = 0; i < c->snapshot->n_members; i++) {
@@ -67,7 +81,7 @@ static int hook_endpoints(void *ctx, struct buf *out)
 
 static int hook_endpoint(void *ctx, struct slice id, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
     const struct member *m = find(c, id);
 
     if (!m)
@@ -78,7 +92,7 @@ static int hook_endpoint(void *ctx, struct slice id, struct buf *out)
 
 static int hook_set_drain(void *ctx, struct slice id, bool drain, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
     const struct member *m = find(c, id);
 
     if (!m)
@@ -97,36 +111,30 @@ static int hook_set_drain(void *ctx, struct slice id, bool drain, struct buf *ou
 
 static int hook_config(void *ctx, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
 
     return conf_print(c->conf, CONF_JSON, out);
 }
 
 static int hook_validate(void *ctx, struct slice text, struct buf *out)
 {
-    struct confio_options o = {.mem = loop_mem()};
-    struct conf_errors *errors = mem_zalloc(loop_mem(), sizeof(*errors));
-    struct conf *parsed;
+    struct serve *s = ctx;
 
-    (void)ctx;
-    if (!errors)
-        return WEIR_E_NOMEM;
-    int rc = confio_load_text(&o, SLICE("body"), text, &parsed, errors);
-    if (rc == 0) {
-        conf_free(parsed);
-        buf_put_str(out, "{\"valid\":true}");
-    }
-    for (uint32_t i = 0; i < errors->n; i++) {
-        buf_put_str(out, errors->list[i].text);
-        buf_put_char(out, '\n');
-    }
-    mem_free(loop_mem(), errors);
-    return rc == WEIR_E_NOMEM ? rc : rc ? WEIR_E_INVALID : 0;
+    /* No body is a configuration too: one that leaves everything at its default. */
+    return serve_validate(s, text.n ? text : SLICE(""), out);
+}
+
+static int hook_apply(void *ctx, struct slice text, struct buf *out)
+{
+    struct serve *s = ctx;
+
+    /* Nobody means to throw everything away by sending nothing. */
+    return text.n ? serve_reload(s, text, out) : refuse(out, "send a configuration, as YAML");
 }
 
 static int hook_workers(void *ctx, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
 
     buf_put_str(out, "{\"workers\":[");
     for (uint32_t i = 0; i < c->snapshot->n_members; i++) {
@@ -141,7 +149,7 @@ static int hook_workers(void *ctx, struct buf *out)
 
 static int hook_worker(void *ctx, struct slice id, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
     const struct member *m = find(c, id);
 
     if (!m)
@@ -156,12 +164,6 @@ static struct slice text_of(const json_t *object, const char *key)
 
     return json_is_string(v) ? slice_of(json_string_value(v), json_string_length(v))
                              : (struct slice){NULL, 0};
-}
-
-static int refuse(struct buf *out, const char *message)
-{
-    buf_put_str(out, message);
-    return WEIR_E_INVALID;
 }
 
 static int add_worker(struct control *c, const json_t *root, struct buf *out)
@@ -237,7 +239,7 @@ static int hook_worker_add(void *ctx, struct slice json, struct buf *out)
     int rc;
 
     if (root) {
-        rc = add_worker(ctx, root, out);
+        rc = add_worker(control_of(ctx), root, out);
     } else {
         buf_put_str(out, "not JSON: ");
         buf_put_str(out, error.text);
@@ -249,21 +251,21 @@ static int hook_worker_add(void *ctx, struct slice json, struct buf *out)
 
 static int hook_decisions(void *ctx, uint32_t limit, bool lines, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
 
     return proxy_decisions(c->proxy, limit, lines, out);
 }
 
 static int hook_explain(void *ctx, struct slice json, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
 
     return explain_question(c->proxy, json, out);
 }
 
 static int hook_worker_remove(void *ctx, struct slice id, struct buf *out)
 {
-    struct control *c = ctx;
+    struct control *c = control_of(ctx);
     const struct member *m = find(c, id);
 
     if (!m)
@@ -277,15 +279,16 @@ static int hook_worker_remove(void *ctx, struct slice id, struct buf *out)
     return out->err;
 }
 
-struct admin_hooks hooks_for(struct control *c)
+struct admin_hooks hooks_for(struct serve *s)
 {
-    return (struct admin_hooks){.ctx = c,
+    return (struct admin_hooks){.ctx = s,
                                 .metrics = hook_metrics,
                                 .endpoints = hook_endpoints,
                                 .endpoint = hook_endpoint,
                                 .set_drain = hook_set_drain,
                                 .config = hook_config,
                                 .config_validate = hook_validate,
+                                .config_apply = hook_apply,
                                 .workers = hook_workers,
                                 .worker = hook_worker,
                                 .worker_add = hook_worker_add,

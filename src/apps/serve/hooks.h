@@ -4,9 +4,9 @@
 #define WEIR_APPS_SERVE_HOOKS_H
 
 #include "admin/admin.h"
-#include "apps/serve/control.h"
+#include "apps/serve/state.h"
 
-/** All hooks, on this control. */
-struct admin_hooks hooks_for(struct control *c);
+/** All hooks, on this gateway. */
+struct admin_hooks hooks_for(struct serve *s);
 
 #endif /* WEIR_APPS_SERVE_HOOKS_H */

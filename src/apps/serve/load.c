@@ -57,17 +57,16 @@ static bool load(int argc,
     return rc == 0;
 }
 
-bool load_configuration(int argc, char **argv, struct conf **out, int *status)
+bool load_configuration(
+    int argc, char **argv, struct serve_flags *flags, struct conf **out, int *status)
 {
-    struct serve_flags flags = {0};
     struct conf_errors *errors = mem_zalloc(loop_mem(), sizeof(*errors));
 
     if (!errors) {
         *status = 1;
         return false;
     }
-    bool go_on = load(argc, argv, &flags, errors, out, status);
-    serve_flags_fini(&flags);
+    bool go_on = load(argc, argv, flags, errors, out, status);
     mem_free(loop_mem(), errors);
     return go_on;
 }

@@ -333,6 +333,15 @@ static void put_panic(const struct metrics_input *in, struct buf *out)
     mem_free(loop_mem(), look);
 }
 
+/* Sources of one kind are one series; places without a name are not in use. */
+static bool first_of_name(const struct metrics_input *in, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (slice_eq(in->sources[k].name, in->sources[i].name))
+            return false;
+    return in->sources[i].name.n > 0;
+}
+
 static void put_sources(const struct metrics_input *in, struct buf *out)
 {
     static const char *const states[] = {"up", "down", "unknown", "draining", "disabled"};
@@ -341,10 +350,12 @@ static void put_sources(const struct metrics_input *in, struct buf *out)
     gauge(out, "weir_endpoints", "Endpoints by the source that describes them first and by state.");
     for (uint32_t i = 0; i < in->n_sources; i++) {
         uint32_t counts[N_STATES] = {0};
+        if (!first_of_name(in, i))
+            continue;
         for (uint32_t k = 0; k < in->snapshot->n_members; k++) {
             const struct member *m = &in->snapshot->members[k];
             int health = atomic_load_explicit(&m->cell->health, memory_order_relaxed);
-            if (m->endpoint->source != i)
+            if (!slice_eq(in->sources[m->endpoint->source].name, in->sources[i].name))
                 continue;
             if (!m->endpoint->enabled || m->endpoint->weight == 0)
                 counts[4]++;
@@ -363,6 +374,8 @@ static void put_sources(const struct metrics_input *in, struct buf *out)
           "From a source's last word to its publication to the data plane.");
     for (uint32_t i = 0; i < in->n_sources; i++) {
         struct prom_label label = {"source", in->sources[i].name};
+        if (!first_of_name(in, i))
+            continue;
         wire_prom_sample(out, "weir_registry_update_delay_seconds", &label, 1,
                          in->sources[i].delay_seconds);
     }

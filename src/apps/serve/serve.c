@@ -7,8 +7,6 @@
 #include "apps/serve/serve.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,36 +15,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "admin/admin.h"
-#include "apps/serve/control.h"
 #include "apps/serve/hooks.h"
 #include "apps/serve/load.h"
+#include "apps/serve/state.h"
 #include "base/num.h"
-#include "confio/confio.h"
-#include "discovery/static.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
-#include "registry/registry.h"
 
-enum { DESCRIPTORS_KEPT = 256, INSTANCES_MAX = 100000 };
+enum { INSTANCES_MAX = 100000, ANSWER_MAX = 1 << 20 };
 #define DRAIN_NS (30 * NS_PER_S)
-
-struct serve {
-    struct conf *conf;
-    struct routing routing; /* conf's, with the connection limit that the descriptors allow */
-    struct loop *control_loop;
-    struct loop *loops[PROXY_LOOPS_MAX];
-    pthread_t threads[PROXY_LOOPS_MAX];
-    unsigned n_loops, n_threads;
-    struct fetcher *fetcher;
-    struct control control;
-    struct proxy *proxy;
-    struct registry *registry;
-    struct admin *admin;
-    char *admin_token, *registry_token;
-    int access_fd;
-    bool draining;
-};
 
 static int complain(const char *what, int rc)
 {
@@ -68,8 +45,8 @@ static int complain_listen(const char *who, const struct net_addr *addr, const c
     return rc;
 }
 
-/* As many descriptors as we are allowed, and no more connections than they carry: two for each, one to the worker. */
-static void fit_descriptors(struct serve *s)
+/* As many descriptors as we are allowed; proxy/plan.c says how many connections they carry. */
+static void raise_descriptors(void)
 {
     struct rlimit r;
 
@@ -77,17 +54,6 @@ static void fit_descriptors(struct serve *s)
         return;
     r.rlim_cur = r.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &r);
-    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY)
-        return;
-    uint64_t carried = r.rlim_cur > DESCRIPTORS_KEPT + 2 ? (r.rlim_cur - DESCRIPTORS_KEPT) / 2 : 1;
-    if (s->routing.limits.connections <= carried)
-        return;
-    log_warn(
-        "serve",
-        "limits.connections is %u, but %llu file descriptors carry %llu: using that; raise the "
-        "descriptor limit (ulimit -n, LimitNOFILE=) or lower limits.connections",
-        s->routing.limits.connections, (unsigned long long)r.rlim_cur, (unsigned long long)carried);
-    s->routing.limits.connections = (uint32_t)carried;
 }
 
 static unsigned cores(void)
@@ -97,17 +63,6 @@ static unsigned cores(void)
     if (sched_getaffinity(0, sizeof(set), &set) != 0)
         return 1;
     return (unsigned)MAX(CPU_COUNT(&set), 1);
-}
-
-static int load_secret(const char *key, const struct conf_secret *secret, char **out)
-{
-    struct conf_errors *errors = mem_zalloc(loop_mem(), sizeof(*errors));
-    int rc = errors ? confio_secret(loop_mem(), secret, out, errors) : WEIR_E_NOMEM;
-
-    for (uint32_t i = 0; errors && i < errors->n; i++)
-        fprintf(stderr, "weir: %s: %s\n", key, errors->list[i].text);
-    mem_free(loop_mem(), errors);
-    return rc;
 }
 
 static int address_of(const struct conf_address *a, struct net_addr *out)
@@ -127,9 +82,8 @@ static const char *signal_name(int signal)
     return signal == SIGINT ? "SIGINT" : "SIGTERM";
 }
 
-static void on_signal(void *ctx, int signal)
+static void on_end_signal(struct serve *s, int signal)
 {
-    struct serve *s = ctx;
     uint64_t now = loop_now(s->control_loop);
 
     if (s->draining) {
@@ -140,7 +94,26 @@ static void on_signal(void *ctx, int signal)
     s->draining = true;
     log_info("serve", "%s: draining for at most %llu s; a second signal ends it at once",
              signal_name(signal), (unsigned long long)(DRAIN_NS / NS_PER_S));
+    admin_event(s->admin, "draining", SLICE("{}"));
     proxy_drain(s->proxy, now + DRAIN_NS, on_drained, s);
+}
+
+static void on_signal(void *ctx, int signal)
+{
+    struct serve *s = ctx;
+    struct buf out;
+
+    if (signal == SIGHUP) {
+        buf_init(&out, loop_mem(), ANSWER_MAX);
+        /* What was done or is wrong is in the log, in the metrics and among the events. */
+        int rc = serve_reload(s, (struct slice){NULL, 0}, &out);
+        (void)rc;
+        buf_fini(&out);
+    } else if (signal == SIGUSR1) {
+        serve_reopen_logs(s);
+    } else {
+        on_end_signal(s, signal);
+    }
 }
 
 static void *run_loop(void *arg)
@@ -151,12 +124,13 @@ static void *run_loop(void *arg)
 
 static int start_loops(struct serve *s)
 {
-    static const int signals[] = {SIGINT, SIGTERM};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     int rc = loop_new(&s->control_loop);
 
     if (rc == 0)
         rc = loop_signals(s->control_loop, signals, ARRAY_LEN(signals), on_signal, s);
-    s->n_loops = MIN(s->conf->threads ? s->conf->threads : cores(), (unsigned)PROXY_LOOPS_MAX);
+    s->n_loops = MIN(s->edition->conf->threads ? s->edition->conf->threads : cores(),
+                     (unsigned)PROXY_LOOPS_MAX);
     for (unsigned i = 0; i < s->n_loops && rc == 0; i++)
         rc = loop_new(&s->loops[i]);
     return rc ? complain("cannot make the event loops", rc) : 0;
@@ -165,29 +139,18 @@ static int start_loops(struct serve *s)
 static int start_proxy(struct serve *s, struct net_addr *bound)
 {
     struct net_addr listen[PROXY_LISTENERS_MAX];
+    struct proxy_options o;
     uint64_t id;
     char hop[17];
-    int rc = 0;
 
     if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
         return complain("cannot get random bytes", WEIR_E_IO);
     snprintf(hop, sizeof(hop), "%016llx", (unsigned long long)id);
-    if (s->conf->n_listeners > PROXY_LISTENERS_MAX)
-        return complain("too many listeners", WEIR_E_FULL);
-    for (uint32_t i = 0; i < s->conf->n_listeners && rc == 0; i++)
-        rc = address_of(&s->conf->listeners[i].address, &listen[i]);
+    int rc = serve_proxy_options(s, s->edition->conf, listen, &o);
     if (rc)
         return complain("listener address", rc);
-    struct proxy_options o = {.control = s->control_loop,
-                              .loops = s->loops,
-                              .n_loops = s->n_loops,
-                              .listen = listen,
-                              .n_listen = s->conf->n_listeners,
-                              .routing = &s->routing,
-                              .hop_id = slice_str(hop),
-                              .access_fd = s->access_fd,
-                              .decisions_per_s = s->conf->decisions_per_s,
-                              .admin_token = s->admin_token};
+    o.hop_id = slice_str(hop);
+    o.admin_token = s->referred.admin_token;
     rc = proxy_new(&o, &s->proxy);
     if (rc)
         return complain("cannot build the data plane", rc);
@@ -195,10 +158,9 @@ static int start_proxy(struct serve *s, struct net_addr *bound)
     rc = control_start(&s->control);
     if (rc)
         return complain("cannot start the control side", rc);
-    memset(bound, 0, s->conf->n_listeners * sizeof(*bound));
-    rc = proxy_start(s->proxy, bound);
+    rc = proxy_start(s->proxy, &o, bound);
     uint32_t failed = 0;
-    while (failed + 1 < s->conf->n_listeners && bound[failed].len)
+    while (failed + 1 < o.n_listen && bound[failed].len)
         failed++; /* the first that is not bound */
     return rc ? complain_listen("clients", &listen[failed],
                                 "listeners.address or --host and --port", rc)
@@ -207,8 +169,8 @@ static int start_proxy(struct serve *s, struct net_addr *bound)
 
 static int start_registry(struct serve *s, struct net_addr *bound)
 {
-    const struct conf_registry *c = &s->conf->registry;
-    struct registry_options o = {.token = s->registry_token,
+    const struct conf_registry *c = &s->edition->conf->registry;
+    struct registry_options o = {.token = s->referred.registry_token,
                                  .state_file = c->state_file.p,
                                  .sink = s->control.sink,
                                  .source = s->control.source_registry,
@@ -229,28 +191,27 @@ static int start_registry(struct serve *s, struct net_addr *bound)
 
 static int start_admin(struct serve *s, struct net_addr *bound)
 {
-    struct admin_options o = {.token = s->admin_token, .hooks = hooks_for(&s->control)};
+    struct admin_options o = {.token = s->referred.admin_token, .hooks = hooks_for(s)};
 
-    if (s->conf->admin.address.off)
+    if (s->edition->conf->admin.address.off)
         return 0;
-    int rc = address_of(&s->conf->admin.address, &o.addr);
+    int rc = address_of(&s->edition->conf->admin.address, &o.addr);
     if (rc == 0)
         rc = admin_start(s->control_loop, &o, &s->admin, bound);
     return rc ? complain_listen("the admin API", &o.addr, "admin.address or --admin-port", rc) : 0;
 }
 
-static int open_access_log(struct serve *s)
+static int read_referred(struct serve *s)
 {
-    s->access_fd = -1;
-    if (!s->conf->logging.access.p)
-        return 0;
-    s->access_fd = open(s->conf->logging.access.p, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
-    if (s->access_fd < 0) {
-        log_error("serve", "cannot open the access log %s (logging.access): %s",
-                  s->conf->logging.access.p, strerror(errno));
-        return WEIR_E_IO;
-    }
-    return 0;
+    struct conf_errors *errors = mem_zalloc(loop_mem(), sizeof(*errors));
+    int rc = errors ? referred_read(s->edition->conf, &s->referred, errors) : WEIR_E_NOMEM;
+
+    for (uint32_t i = 0; errors && i < errors->n; i++)
+        fprintf(stderr, "weir: %s\n", errors->list[i].text);
+    mem_free(loop_mem(), errors);
+    if (rc == 0)
+        referred_use_access(s, &s->referred);
+    return rc;
 }
 
 static int start_threads(struct serve *s)
@@ -269,7 +230,7 @@ static void print_ready(const struct serve *s,
     char text[NET_ADDR_TEXT];
 
     printf("ready");
-    for (uint32_t i = 0; i < s->conf->n_listeners; i++)
+    for (uint32_t i = 0; i < s->edition->conf->n_listeners; i++)
         printf(" data=%s", net_addr_text(&data[i], text));
     printf(" admin=%s", s->admin ? net_addr_text(admin, text) : "off");
     printf(" registry=%s\n", s->registry ? net_addr_text(registry, text) : "off");
@@ -278,32 +239,31 @@ static void print_ready(const struct serve *s,
 
 static int start(struct serve *s)
 {
-    struct net_addr data[PROXY_LISTENERS_MAX], admin, registry;
+    struct net_addr data[PROXY_LISTENERS_MAX];
     int rc;
 
-    if ((rc = load_secret("admin.token", &s->conf->admin.token, &s->admin_token)) != 0 ||
-        (rc = load_secret("registry.token", &s->conf->registry.token, &s->registry_token)) != 0 ||
-        (rc = open_access_log(s)) != 0 || (rc = start_loops(s)) != 0)
+    if ((rc = read_referred(s)) != 0 || (rc = start_loops(s)) != 0)
         return rc;
     rc = fetcher_new(s->control_loop, &s->fetcher);
     if (rc == 0)
-        rc = control_init(&s->control, s->control_loop, s->fetcher, s->conf);
+        rc = control_init(&s->control, s->control_loop, s->fetcher, s->edition->conf);
     if (rc)
         return complain("cannot build the control side", rc);
-    if ((rc = start_proxy(s, data)) != 0 || (rc = start_registry(s, &registry)) != 0 ||
-        (rc = start_admin(s, &admin)) != 0)
+    serve_reclaim_init(s);
+    if ((rc = start_proxy(s, data)) != 0 || (rc = start_registry(s, &s->registry_addr)) != 0 ||
+        (rc = start_admin(s, &s->admin_addr)) != 0)
         return rc;
-    control_own(&s->control, data, s->conf->n_listeners);
+    s->control.admin = s->admin;
+    control_own(&s->control, data, s->edition->conf->n_listeners);
     if (s->admin)
-        control_own(&s->control, &admin, 1);
+        control_own(&s->control, &s->admin_addr, 1);
     if (s->registry)
-        control_own(&s->control, &registry, 1);
-    for (uint32_t i = 0; i < s->conf->n_sources; i++)
-        discovery_static_start(&s->conf->sources[i], (uint16_t)i, &s->control.sink);
+        control_own(&s->control, &s->registry_addr, 1);
+    control_tell_sources(&s->control, s->edition->conf);
     control_publish(&s->control);
     if ((rc = start_threads(s)) != 0)
         return rc;
-    print_ready(s, data, &admin, &registry);
+    print_ready(s, data, &s->admin_addr, &s->registry_addr);
     return 0;
 }
 
@@ -313,9 +273,11 @@ static void stop(struct serve *s)
         loop_stop(s->loops[i]);
     for (unsigned i = 0; i < s->n_threads; i++)
         pthread_join(s->threads[i], NULL);
+    s->control.admin = NULL;
     admin_stop(s->admin);
     if (s->registry)
         registry_stop(s->registry);
+    loop_timer_cancel(&s->reclaim);
     if (s->proxy)
         proxy_free(s->proxy);
     s->control.proxy = NULL;
@@ -326,30 +288,35 @@ static void stop(struct serve *s)
     loop_free(s->control_loop);
     if (s->access_fd >= 0)
         close(s->access_fd);
-    confio_secret_free(loop_mem(), s->admin_token);
-    confio_secret_free(loop_mem(), s->registry_token);
+    referred_fini(&s->referred);
 }
 
 int serve_main(int argc, char **argv)
 {
     struct serve *s = mem_zalloc(loop_mem(), sizeof(*s));
-    int status;
+    int status = 1;
+    int rc = WEIR_E_NOMEM;
 
     if (!s)
         return 1;
-    s->access_fd = -1;
-    if (!load_configuration(argc, argv, &s->conf, &status)) {
-        mem_free(loop_mem(), s);
-        return status;
+    s->access_fd = s->referred.access_fd = -1;
+    s->edition = mem_zalloc(loop_mem(), sizeof(*s->edition));
+    if (s->edition && load_configuration(argc, argv, &s->flags, &s->edition->conf, &status)) {
+        log_set_level((enum log_level)s->edition->conf->logging.level);
+        raise_descriptors();
+        rc = start(s);
+        if (rc == 0)
+            loop_run(s->control_loop);
+        stop(s);
+        status = rc ? 1 : 0;
     }
-    log_set_level((enum log_level)s->conf->logging.level);
-    s->routing = s->conf->routing;
-    fit_descriptors(s);
-    int rc = start(s);
-    if (rc == 0)
-        loop_run(s->control_loop);
-    stop(s);
-    conf_free(s->conf);
+    while (s->edition) {
+        struct edition *e = s->edition;
+        s->edition = e->older;
+        conf_free(e->conf);
+        mem_free(loop_mem(), e);
+    }
+    serve_flags_fini(&s->flags);
     mem_free(loop_mem(), s);
-    return rc ? 1 : 0;
+    return status;
 }

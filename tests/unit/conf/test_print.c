@@ -160,14 +160,12 @@ static void differences_say_what_is_live(void **state)
     struct loaded b;
     struct conf_change c[CONF_CHANGES_MAX];
     expect_conf(&a, "");
-    expect_conf(
-        &b, "listeners: [{address: '0.0.0.0:1'}]\nadmin: {token: 'env:A'}\nhealth: {interval: 6s}\n"
-            "routes: [{queue: {size: 5}}]\nthreads: 2\n");
-    static const struct conf_change expected[] = {{"listeners", NULL, false},
-                                                  {"admin", "token", false},
-                                                  {"routes", NULL, true},
-                                                  {"health", "interval", true},
-                                                  {"threads", NULL, false}};
+    expect_conf(&b, "listeners: [{address: '0.0.0.0:1'}]\nadmin: {address: '127.0.0.1:2', token: "
+                    "'env:A'}\nhealth: {interval: 6s}\n"
+                    "routes: [{queue: {size: 5}}]\nthreads: 2\n");
+    static const struct conf_change expected[] = {
+        {"listeners", NULL, true}, {"admin", "address", false},  {"admin", "token", true},
+        {"routes", NULL, true},    {"health", "interval", true}, {"threads", NULL, false}};
     assert_int_equal(conf_diff(a.conf, b.conf, c), ARRAY_LEN(expected));
     for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
         assert_string_equal(c[i].part, expected[i].part);

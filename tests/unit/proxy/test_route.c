@@ -105,7 +105,8 @@ struct fixture {
     struct exchange x;
     struct http1_head head;
     struct request_fields fields;
-    bool reads_body, uses_session;
+    struct plan plan;
+    struct plan_route known;
 };
 
 static int set_up(void **state)
@@ -115,10 +116,10 @@ static int set_up(void **state)
     f->route.policy = &f->policy;
     f->routing =
         (struct routing){.routes = &f->route, .n_routes = 1, .limits = {.header_bytes = 65536}};
-    f->proxy.routing = &f->routing;
+    f->plan.routing = &f->routing;
+    f->plan.routes = &f->known;
+    f->x.plan = &f->plan;
     f->proxy.hop = SLICE("me");
-    f->proxy.reads_body = &f->reads_body;
-    f->proxy.uses_session = &f->uses_session;
     f->lane.proxy = &f->proxy;
     f->client.peer.any.sa_family = AF_INET;
     f->x.lane = &f->lane;
@@ -276,7 +277,7 @@ static void test_the_first_source_of_a_session_counts(void **state)
     f->route.hash_on[1] = (struct hash_on){HASH_ON_BODY_USER, SLICE("")};
     f->route.hash_on[2] = (struct hash_on){HASH_ON_COOKIE, SLICE("sid")};
     f->route.hash_on[3] = (struct hash_on){HASH_ON_CLIENT_IP, SLICE("")};
-    f->uses_session = true;
+    f->known.uses_session = true;
     assert_int_equal(features(f, "X-K: a\r\nCookie: sid=b\r\n", &param), REJECT_NONE);
     assert_true(f->x.f.session == hash_slice(SLICE("a"), 0));
     assert_false(f->x.reads_rest);

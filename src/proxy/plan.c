@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/plan.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "base/num.h"
+#include "loop/log.h"
+#include "proxy/lane.h"
+#include "sched/pick.h"
+
+enum { DESCRIPTORS_OWN = 256 };
+
+/* Two descriptors for each connection, one to the worker, and some for ourselves. */
+static uint32_t connection_limit(const struct routing *r, uint32_t before)
+{
+    struct rlimit fds;
+    uint64_t want = r->limits.connections;
+
+    if (getrlimit(RLIMIT_NOFILE, &fds) != 0 || fds.rlim_cur == RLIM_INFINITY)
+        return (uint32_t)want;
+    uint64_t can = fds.rlim_cur > DESCRIPTORS_OWN + 2 ? (fds.rlim_cur - DESCRIPTORS_OWN) / 2 : 1;
+    if (can >= want)
+        return (uint32_t)want;
+    if (can != before)
+        log_warn("proxy",
+                 "limits.connections is %llu, but %llu file descriptors carry %llu: using that; "
+                 "raise the descriptor limit (ulimit -n, LimitNOFILE=) or lower limits.connections",
+                 (unsigned long long)want, (unsigned long long)fds.rlim_cur,
+                 (unsigned long long)can);
+    return (uint32_t)can;
+}
+
+static int alias_order(const void *a, const void *b)
+{
+    return slice_cmp(((const struct alias *)a)->name, ((const struct alias *)b)->name);
+}
+
+static int aliases_init(struct plan *n, const struct mem *mem)
+{
+    const struct routing *r = n->routing;
+    uint32_t total = 0;
+
+    for (uint32_t i = 0; i < r->n_models; i++)
+        total += r->models[i].n_aliases;
+    if (total == 0)
+        return 0;
+    n->aliases = mem_array(mem, total, sizeof(*n->aliases));
+    if (!n->aliases)
+        return WEIR_E_NOMEM;
+    for (uint32_t i = 0; i < r->n_models; i++)
+        for (uint32_t k = 0; k < r->models[i].n_aliases; k++)
+            n->aliases[n->n_aliases++] = (struct alias){r->models[i].aliases[k], &r->models[i]};
+    qsort(n->aliases, total, sizeof(*n->aliases), alias_order);
+    /* Of a name that stands for two models, which the config refuses, one counts. */
+    uint32_t kept = 1;
+    for (uint32_t i = 1; i < total; i++)
+        if (!slice_eq(n->aliases[i].name, n->aliases[kept - 1].name))
+            n->aliases[kept++] = n->aliases[i];
+    n->n_aliases = kept;
+    return 0;
+}
+
+const struct model_config *plan_alias(const struct plan *n, struct slice name)
+{
+    const struct alias key = {.name = name};
+    const struct alias *found =
+        n->n_aliases ? bsearch(&key, n->aliases, n->n_aliases, sizeof(key), alias_order) : NULL;
+
+    return found ? found->model : NULL;
+}
+
+/* ---- tracks ---- */
+
+static int
+track_new(struct proxy *p, struct slice match, uint32_t nth, struct slice path, struct track **out)
+{
+    if (p->n_tracks == TRACKS_MAX)
+        return WEIR_E_FULL;
+    struct track *t = mem_zalloc(p->mem, sizeof(*t) + match.n + path.n);
+    if (!t)
+        return WEIR_E_NOMEM;
+    char *text = (char *)(t + 1);
+    if (match.n)
+        memcpy(text, match.p, match.n);
+    if (path.n)
+        memcpy(text + match.n, path.p, path.n);
+    t->match = slice_of(text, match.n);
+    t->path = slice_of(text + match.n, path.n);
+    t->nth = nth;
+    map_init(&t->pools, p->mem);
+    t->index = p->n_tracks;
+    /* Routes that metrics cannot tell apart share their counters. */
+    for (uint32_t i = 0; i < p->n_tracks && !t->series; i++)
+        if (slice_eq(p->tracks[i]->path, path))
+            t->series = p->tracks[i]->series;
+    if (!t->series)
+        t->series = p->n_series++;
+    p->tracks[p->n_tracks++] = t;
+    *out = t;
+    return 0;
+}
+
+/* The track of route i, by what it matches; of routes that match the same, by their order. */
+static int track_get(struct proxy *p, const struct routing *r, uint32_t i, struct track **out)
+{
+    struct slice match = r->routes[i].match.p ? r->routes[i].match : r->routes[i].path;
+    uint32_t nth = 0;
+
+    for (uint32_t k = 0; k < i; k++)
+        nth += slice_eq(r->routes[k].match.p ? r->routes[k].match : r->routes[k].path, match);
+    for (uint32_t k = 0; k < p->n_tracks; k++)
+        if (p->tracks[k]->nth == nth && slice_eq(p->tracks[k]->match, match)) {
+            *out = p->tracks[k];
+            return 0;
+        }
+    return track_new(p, match, nth, r->routes[i].path, out);
+}
+
+/* ---- life ---- */
+
+/* Is a session key of use to this policy, so that a body is worth reading for it? */
+static bool uses_session(const struct policy *p)
+{
+    return strcmp(sched_pickers[p->pick].name, "consistent_hash") == 0;
+}
+
+int plan_new(struct proxy *p, const struct proxy_options *o, struct plan **out)
+{
+    const struct routing *r = o->routing;
+    const struct plan *before = plan_now(p);
+    struct plan *n = mem_zalloc(p->mem, sizeof(*n));
+
+    if (!n)
+        return WEIR_E_NOMEM;
+    list_init(&n->node);
+    n->proxy = p;
+    n->routing = r;
+    n->access_log = o->access_fd >= 0;
+    n->users = mem_array(p->mem, p->n_lanes, sizeof(*n->users));
+    n->leaves = mem_array(p->mem, p->n_lanes, sizeof(*n->leaves));
+    n->routes = mem_array(p->mem, MAX(r->n_routes, 1u), sizeof(*n->routes));
+    int rc = n->users && n->leaves && n->routes ? 0 : WEIR_E_NOMEM;
+    for (uint32_t i = 0; !rc && i < r->n_routes; i++) {
+        n->routes[i].reads_body = sched_policy_reads_body(r->routes[i].policy);
+        n->routes[i].uses_session = uses_session(r->routes[i].policy);
+        rc = track_get(p, r, i, &n->routes[i].track);
+    }
+    if (!rc)
+        rc = aliases_init(n, p->mem);
+    if (!rc && o->admin_token) {
+        n->admin_token = mem_strdup(p->mem, slice_str(o->admin_token));
+        rc = n->admin_token ? 0 : WEIR_E_NOMEM;
+    }
+    if (rc) {
+        plan_free(n);
+        return rc;
+    }
+    n->connections_max = connection_limit(r, before ? before->connections_max : 0);
+    *out = n;
+    return 0;
+}
+
+void plan_free(struct plan *n)
+{
+    if (!n)
+        return;
+    const struct mem *mem = n->proxy->mem;
+    while (n->policies) {
+        struct policy_copy *c = n->policies;
+        n->policies = c->next;
+        mem_free(mem, c);
+    }
+    if (n->admin_token)
+        explicit_bzero(n->admin_token, strlen(n->admin_token));
+    mem_free(mem, n->admin_token);
+    mem_free(mem, n->aliases);
+    mem_free(mem, n->routes);
+    mem_free(mem, n->users);
+    mem_free(mem, n->leaves);
+    mem_free(mem, n);
+}
+
+const struct plan *plan_now(const struct proxy *p)
+{
+    return atomic_load_explicit(&p->plan, memory_order_acquire);
+}
+
+struct plan *plan_take(struct lane *l)
+{
+    struct plan *n = atomic_load_explicit(&l->proxy->plan, memory_order_acquire);
+    atomic_uint *users = &n->users[l->index].n;
+
+    atomic_store_explicit(users, atomic_load_explicit(users, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    return n;
+}
+
+void plan_put(struct lane *l, struct plan *n)
+{
+    atomic_uint *users = &n->users[l->index].n;
+
+    /* What was read of the plan was read before. */
+    atomic_store_explicit(users, atomic_load_explicit(users, memory_order_relaxed) - 1,
+                          memory_order_release);
+}
+
+struct policy_copy *policy_copy_new(const struct mem *mem, const struct policy *from)
+{
+    size_t text = from->name.n;
+
+    for (uint32_t i = 0; i < from->n_gpu_weights; i++)
+        text += from->gpu_weights[i].gpu_type.n;
+    struct policy_copy *c = mem_zalloc(mem, sizeof(*c) + text);
+    if (!c)
+        return NULL;
+    c->policy = *from;
+    char *at = (char *)(c + 1);
+    for (uint32_t i = 0; i <= from->n_gpu_weights; i++) {
+        struct slice *s = i ? &c->policy.gpu_weights[i - 1].gpu_type : &c->policy.name;
+        if (s->n)
+            memcpy(at, s->p, s->n);
+        s->p = at;
+        at += s->n;
+    }
+    return c;
+}
