@@ -8,6 +8,7 @@
 #include "base/bug.h"
 #include "fleet/cell.h"
 #include "fleet/table.h"
+#include "model/instance.h"
 
 enum { KNOWN_MODELS_MAX = 65536 };
 
@@ -354,7 +355,7 @@ int fleet_set_models(
 {
     struct entry *e = entry_at(f, slot, generation);
     struct arena arena;
-    struct model_ref *copy;
+    const struct model_ref *copy;
 
     if (!e)
         return WEIR_E_STALE;
@@ -370,7 +371,7 @@ int fleet_set_models(
     if (rc)
         return rc;
     arena_init(&arena, f->mem, 1 << 20);
-    rc = fleet_models_copy(&arena, models, n, &copy);
+    rc = model_copy_models(&arena, models, n, &copy);
     if (rc) {
         arena_fini(&arena);
         return rc;

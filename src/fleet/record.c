@@ -3,6 +3,7 @@
 #include "base/bug.h"
 #include "base/hash.h"
 #include "fleet/table.h"
+#include "model/instance.h"
 
 enum {
     RECORD_BYTES_MAX = 1 << 20, /* all text of one instance */
@@ -99,40 +100,6 @@ static int make_authority(struct record *r)
     return 0;
 }
 
-static int kv_copy(struct arena *a, const struct kv *from, uint32_t n, const struct kv **out)
-{
-    struct kv *to = arena_array(a, n, sizeof(*to));
-
-    if (!to)
-        return WEIR_E_NOMEM;
-    for (uint32_t k = 0; k < n; k++)
-        if (arena_slice(a, from[k].key, &to[k].key) || arena_slice(a, from[k].value, &to[k].value))
-            return WEIR_E_NOMEM;
-    *out = to;
-    return 0;
-}
-
-int fleet_models_copy(struct arena *a,
-                      const struct model_ref *from,
-                      uint32_t n,
-                      struct model_ref **out)
-{
-    struct model_ref *to = arena_array(a, n, sizeof(*to));
-
-    if (!to)
-        return WEIR_E_NOMEM;
-    for (uint32_t k = 0; k < n; k++) {
-        to[k].max_model_len = from[k].max_model_len;
-        to[k].loading = from[k].loading;
-        if (arena_slice(a, from[k].id, &to[k].id) ||
-            arena_slice(a, from[k].version, &to[k].version) ||
-            arena_slice(a, from[k].lora_base, &to[k].lora_base))
-            return WEIR_E_NOMEM;
-    }
-    *out = to;
-    return 0;
-}
-
 /* Metadata model_id: a comma list, each with the one version and length that metadata can tell. */
 static int models_from_metadata(struct record *r, const struct fleet_metadata *m)
 {
@@ -158,34 +125,10 @@ static int models_from_metadata(struct record *r, const struct fleet_metadata *m
 
 static int copy_instance(struct record *r, const struct instance *i)
 {
-    struct arena *a = &r->arena;
-    struct slice *services = arena_array(a, i->n_services, sizeof(*services));
-    struct device *devices = arena_array(a, i->n_devices, sizeof(*devices));
-    struct model_ref *models = NULL;
-
-    r->i = *i;
-    r->i.services = services;
-    r->i.devices = devices;
-    if (!services || !devices || arena_slice(a, i->key, &r->i.key) ||
-        arena_slice(a, i->id, &r->i.id) || arena_slice(a, i->host, &r->i.host) ||
-        arena_slice(a, i->region, &r->i.region) || arena_slice(a, i->zone, &r->i.zone) ||
-        arena_slice(a, i->cluster, &r->i.cluster) ||
-        kv_copy(a, i->labels, i->n_labels, &r->i.labels) ||
-        kv_copy(a, i->metadata, i->n_metadata, &r->i.metadata) ||
-        fleet_models_copy(a, i->models, i->n_models, &models))
-        return WEIR_E_NOMEM;
-    r->i.models = models;
-    for (uint32_t k = 0; k < i->n_services; k++)
-        if (arena_slice(a, i->services[k], &services[k]))
-            return WEIR_E_NOMEM;
-    for (uint32_t k = 0; k < i->n_devices; k++) {
-        devices[k].memory_total_bytes = i->devices[k].memory_total_bytes;
-        if (arena_slice(a, i->devices[k].uuid, &devices[k].uuid) ||
-            arena_slice(a, i->devices[k].type, &devices[k].type))
-            return WEIR_E_NOMEM;
-    }
     char key[ADDRESS_KEY_MAX];
-    if (arena_slice(a, fleet_address_key(i->tls, i->host, i->port, key), &r->address) ||
+
+    if (model_instance_copy(&r->arena, i, &r->i) ||
+        arena_slice(&r->arena, fleet_address_key(i->tls, i->host, i->port, key), &r->address) ||
         make_authority(r))
         return WEIR_E_NOMEM;
     return 0;
@@ -228,44 +171,16 @@ static int read_metadata(struct record *r)
     return 0;
 }
 
-static uint64_t add(uint64_t h, struct slice s)
-{
-    return hash_pair(h, hash_slice(s.p ? s : SLICE(""), s.p ? 1 : 2));
-}
-
 static void hash_record(struct record *r)
 {
     const struct instance *i = &r->i;
-    uint64_t h = hash_pair(i->weight, ((uint64_t)i->tasks << 32) | i->max_concurrency);
-    uint64_t fast = 0;
 
-    h = hash_pair(h, (uint64_t)i->enabled | (uint64_t)i->healthy << 1 | (uint64_t)i->vouched << 2 |
-                         (uint64_t)i->draining << 3 | (uint64_t)i->probation << 4 |
-                         (uint64_t)i->role << 8 | (uint64_t)i->engine << 16);
-    h = add(add(add(add(add(h, i->id), i->region), i->zone), i->cluster), r->authority);
-    h = hash_pair(h, (uint64_t)i->n_services << 40 | (uint64_t)i->n_models << 20 | i->n_devices);
-    for (uint32_t k = 0; k < i->n_services; k++)
-        h = add(h, i->services[k]);
-    for (uint32_t k = 0; k < i->n_models; k++)
-        h = hash_pair(
-            add(add(add(h, i->models[k].id), i->models[k].version), i->models[k].lora_base),
-            (uint64_t)i->models[k].loading << 32 | i->models[k].max_model_len);
-    for (uint32_t k = 0; k < i->n_devices; k++)
-        h = hash_pair(add(add(h, i->devices[k].uuid), i->devices[k].type),
-                      i->devices[k].memory_total_bytes);
-    h = hash_pair(h, i->n_labels);
-    for (uint32_t k = 0; k < i->n_labels; k++)
-        h = add(add(h, i->labels[k].key), i->labels[k].value);
-    for (uint32_t k = 0; k < i->n_metadata; k++) {
-        /* That a key is there is part of who it is; a fast key's value is not. */
-        h = add(h, i->metadata[k].key);
+    r->identity = model_instance_hash(i, fleet_metadata_fast);
+    r->fast = 0;
+    for (uint32_t k = 0; k < i->n_metadata; k++)
         if (fleet_metadata_fast(i->metadata[k].key))
-            fast = add(add(fast, i->metadata[k].key), i->metadata[k].value);
-        else
-            h = add(h, i->metadata[k].value);
-    }
-    r->identity = h;
-    r->fast = fast;
+            r->fast = hash_pair(hash_pair(r->fast, hash_slice(i->metadata[k].key, 1)),
+                                hash_slice(i->metadata[k].value, 1));
 }
 
 int fleet_record_new(const struct mem *mem,

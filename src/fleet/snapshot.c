@@ -2,6 +2,7 @@
 /** @file Building snapshots: records merged field by field, models indexed, all in one arena. */
 #include "base/bug.h"
 #include "fleet/table.h"
+#include "model/instance.h"
 
 enum { PURGE_AT_ONCE = 64 };
 
@@ -51,7 +52,7 @@ static bool has_model(const struct model_ref *list, uint32_t n, const struct mod
 static int merge_models(struct arena *a, const struct entry *e, struct endpoint *out)
 {
     struct model_ref list[ENDPOINT_MODELS_MAX];
-    struct model_ref *copy;
+    const struct model_ref *copy;
     uint32_t n = 0;
 
     weir_list_foreach (at, &e->records) {
@@ -64,7 +65,7 @@ static int merge_models(struct arena *a, const struct entry *e, struct endpoint 
     out->models_probed = n == 0 && e->n_probed > 0;
     if (n == 0)
         n = e->n_probed;
-    if (fleet_models_copy(a, from, n, &copy))
+    if (model_copy_models(a, from, n, &copy))
         return WEIR_E_NOMEM;
     out->models = copy;
     out->n_models = n;

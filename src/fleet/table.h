@@ -51,7 +51,7 @@ struct entry {
     bool operator_drain;
     struct health_track track;
     struct arena probed_arena;
-    struct model_ref *probed; /**< models its own /v1/models told, when no source tells any */
+    const struct model_ref *probed; /**< models its own /v1/models told, when no source tells any */
     uint32_t n_probed;
     enum engine_kind probed_engine; /**< found out by asking; ENGINE_UNKNOWN = not */
     /* the sample in the cell: who reported it; see offer_sample() */
@@ -110,12 +110,6 @@ int fleet_record_new(const struct mem *mem,
                      const struct instance *i,
                      struct record **out) MUST_CHECK;
 void fleet_record_free(struct record *r);
-
-/** Models to the copy; list of ids and versions as in `from`. */
-int fleet_models_copy(struct arena *a,
-                      const struct model_ref *from,
-                      uint32_t n,
-                      struct model_ref **out) MUST_CHECK;
 
 /** Key of an address, lower case: "s" or "p", port, host. @param out at least ADDRESS_KEY_MAX bytes. */
 enum { ADDRESS_KEY_MAX = ENDPOINT_TEXT_MAX + 8 };

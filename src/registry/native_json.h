@@ -53,6 +53,8 @@ struct native_view {
     uint32_t requests; /**< in flight now, as the gateway counts */
 };
 
+/** The document of one instance, without a lease. */
+void native_write_instance(struct buf *out, const struct instance *i);
 /** The document that would register this record again. */
 void native_write_doc(struct buf *out, const struct record *r);
 /** The document and all that is known of the record. */

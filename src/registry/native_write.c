@@ -134,16 +134,15 @@ static void put_devices(struct buf *out, const struct instance *i)
     buf_put_char(out, ']');
 }
 
-static void put_doc(struct buf *out, const struct record *r)
+/* The id comes first when there is one; "services" is there in any case. */
+static void put_instance(struct buf *out, const struct instance *i)
 {
-    const struct instance *i = &r->instance;
-
     put_text(out, "\"id\":", i->id);
-    buf_put_str(out, ",\"services\":[");
+    buf_put_str(out, i->id.p ? ",\"services\":[" : "\"services\":[");
     for (uint32_t s = 0; s < i->n_services; s++)
         put_text(out, s ? "," : "", i->services[s]);
     buf_put_str(out, i->tls ? "],\"url\":\"https://" : "],\"url\":\"http://");
-    buf_put_slice(out, r->address);
+    store_address(out, i->host, i->port);
     buf_put_char(out, '"');
     put_models(out, i);
     put_tasks(out, i->tasks);
@@ -163,9 +162,21 @@ static void put_doc(struct buf *out, const struct record *r)
     nacos_write_map(out, i->metadata, i->n_metadata);
     put_u64(out, ",\"max_concurrency\":", i->max_concurrency);
     put_known(out, ",\"max_model_len\":", i->max_model_len);
+    put_u64(out, ",\"epoch\":", i->epoch);
+}
+
+void native_write_instance(struct buf *out, const struct instance *i)
+{
+    buf_put_char(out, '{');
+    put_instance(out, i);
+    buf_put_char(out, '}');
+}
+
+static void put_doc(struct buf *out, const struct record *r)
+{
+    put_instance(out, &r->instance);
     if (r->kind == RECORD_NATIVE)
         put_u64(out, ",\"ttl_ms\":", r->ttl_ns / NS_PER_MS);
-    put_u64(out, ",\"epoch\":", i->epoch);
 }
 
 void native_write_doc(struct buf *out, const struct record *r)

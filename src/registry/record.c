@@ -2,6 +2,7 @@
 /** @file Making a record: everything it is told is copied into memory of its own. */
 #include "base/bug.h"
 #include "base/hash.h"
+#include "model/instance.h"
 #include "registry/store_priv.h"
 
 enum { RECORD_TEXT_MAX = 4 << 20, ADDRESS_MAX = 512 };
@@ -17,69 +18,13 @@ void store_address(struct buf *out, struct slice host, uint16_t port)
     buf_put_u64(out, port);
 }
 
-static int copy_kv(struct arena *a, const struct kv *from, uint32_t n, const struct kv **out)
-{
-    struct kv *to = arena_array(a, n, sizeof(*to));
-
-    if (!to)
-        return WEIR_E_NOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        if (arena_slice(a, from[i].key, &to[i].key) || arena_slice(a, from[i].value, &to[i].value))
-            return WEIR_E_NOMEM;
-    *out = to;
-    return 0;
-}
-
-static int copy_models(struct arena *a, struct instance *i)
-{
-    struct model_ref *to = arena_array(a, i->n_models, sizeof(*to));
-
-    if (!to)
-        return WEIR_E_NOMEM;
-    for (uint32_t m = 0; m < i->n_models; m++) {
-        to[m].max_model_len = i->models[m].max_model_len;
-        if (arena_slice(a, i->models[m].id, &to[m].id) ||
-            arena_slice(a, i->models[m].version, &to[m].version) ||
-            arena_slice(a, i->models[m].lora_base, &to[m].lora_base))
-            return WEIR_E_NOMEM;
-    }
-    i->models = to;
-    return 0;
-}
-
-static int copy_devices(struct arena *a, struct instance *i)
-{
-    struct device *to = arena_array(a, i->n_devices, sizeof(*to));
-
-    if (!to)
-        return WEIR_E_NOMEM;
-    for (uint32_t d = 0; d < i->n_devices; d++) {
-        to[d].memory_total_bytes = i->devices[d].memory_total_bytes;
-        if (arena_slice(a, i->devices[d].uuid, &to[d].uuid) ||
-            arena_slice(a, i->devices[d].type, &to[d].type))
-            return WEIR_E_NOMEM;
-    }
-    i->devices = to;
-    return 0;
-}
-
-/** Replace every borrowed text of *i except metadata and key by a copy in the arena. */
+/* Metadata is kept apart, merged key by key; the key is made by the store. */
 static int copy_instance(struct arena *a, struct instance *i)
 {
-    struct slice *services = arena_array(a, i->n_services, sizeof(*services));
-
-    if (!services)
-        return WEIR_E_NOMEM;
-    for (uint32_t k = 0; k < i->n_services; k++)
-        if (arena_slice(a, i->services[k], &services[k]))
-            return WEIR_E_NOMEM;
-    i->services = services;
-    if (copy_models(a, i) || copy_devices(a, i) || copy_kv(a, i->labels, i->n_labels, &i->labels) ||
-        arena_slice(a, i->id, &i->id) || arena_slice(a, i->host, &i->host) ||
-        arena_slice(a, i->region, &i->region) || arena_slice(a, i->zone, &i->zone) ||
-        arena_slice(a, i->cluster, &i->cluster))
-        return WEIR_E_NOMEM;
-    return 0;
+    i->metadata = NULL;
+    i->n_metadata = 0;
+    i->key = (struct slice){NULL, 0};
+    return model_instance_copy(a, i, i);
 }
 
 /** The concatenation, in the arena. */

@@ -1,35 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file The store on disk: one JSON file, replaced whole (temporary file, fsync, rename, fsync of the folder), at most once
- * a second while things change, so a killed process loses at most its last second. The text is made on the loop's thread,
- * written by a helper thread. Leases are not saved: after a restart every lease starts anew and every record is in probation.
+ * @file The store on disk (loop/statefile.h). Leases are not saved: after a restart every lease starts anew and every
+ * record is in probation.
  */
 #ifndef WEIR_REGISTRY_STATE_H
 #define WEIR_REGISTRY_STATE_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "base/buf.h"
-#include "loop/loop.h"
+#include "loop/statefile.h"
 #include "registry/store.h"
 
 struct state {
-    struct loop *loop;
+    struct statefile file;
     struct store *store;
-    const char *path; /**< NULL: nothing is saved; borrowed */
-    struct loop_timer timer;
-    bool loading; /**< changes come from the file itself */
-    bool dirty;
+    bool loading;        /**< changes come from the file itself */
     uint64_t generation; /**< of the content; written into the file */
-    uint64_t started_ns; /**< when the last save began */
-
-    bool writing; /**< the helper thread has text */
-    pthread_t thread;
-    struct buf text;
-    atomic_bool done;
-    atomic_int error; /**< errno of the last write, 0 = fine */
-    bool failing;     /**< the last write failed: warned already */
 };
 
 void state_init(struct state *s, struct loop *loop, struct store *store, const char *path);
