@@ -95,11 +95,12 @@ static void offer_sample(struct entry *e,
         fleet_cell_confirm(e->cell, s);
 }
 
-static void offer_metadata(struct entry *e, const struct record *r, bool newer, uint64_t now_ns)
+static void offer_metadata(
+    const struct fleet *f, struct entry *e, const struct record *r, bool newer, uint64_t now_ns)
 {
     struct sample s = r->metadata_sample;
 
-    if (s.known == 0)
+    if (s.known == 0 || (f->silent[r->source] && r->report_time_ms == 0))
         return;
     s.source = r->source;
     s.received_ns = now_ns;
@@ -108,14 +109,14 @@ static void offer_metadata(struct entry *e, const struct record *r, bool newer, 
     offer_sample(e, r->source, SAMPLE_METADATA, &s, newer, now_ns);
 }
 
-static void forget_sample(struct entry *e, uint64_t now_ns)
+static void forget_sample(const struct fleet *f, struct entry *e, uint64_t now_ns)
 {
     struct sample none = {0};
 
     e->has_sample = false;
     fleet_cell_publish(e->cell, &none);
     weir_list_foreach (at, &e->records)
-        offer_metadata(e, container_of(at, struct record, in_entry), true, now_ns);
+        offer_metadata(f, e, container_of(at, struct record, in_entry), true, now_ns);
 }
 
 /* --- records --- */
@@ -140,7 +141,7 @@ static void remove_record(struct fleet *f, struct record *r, uint64_t now_ns)
     if (list_empty(&e->records))
         fleet_entry_remove(f, e);
     else if (e->has_sample && e->sample_rank != SAMPLE_SCRAPED && e->sample_source == r->source)
-        forget_sample(e, now_ns);
+        forget_sample(f, e, now_ns);
     fleet_record_free(r);
     f->dirty = true;
 }
@@ -182,9 +183,9 @@ static void replace_record(
         r->metadata_sample = old->metadata_sample;
     } else if (r->metadata_sample.known == 0 && e->has_sample &&
                e->sample_rank == SAMPLE_METADATA && e->sample_source == r->source) {
-        forget_sample(e, now_ns);
+        forget_sample(f, e, now_ns);
     } else {
-        offer_metadata(e, r, newer, now_ns);
+        offer_metadata(f, e, r, newer, now_ns);
     }
     fleet_record_free(old);
 }
@@ -225,7 +226,7 @@ int fleet_upsert(struct fleet *f, uint16_t source, const struct instance *i, uin
         return 0;
     }
     place_record(e, r);
-    offer_metadata(e, r, true, now_ns);
+    offer_metadata(f, e, r, true, now_ns);
     f->dirty = true;
     if (old)
         remove_record(f, old, now_ns);
@@ -295,6 +296,24 @@ void fleet_synced(struct fleet *f, uint16_t source)
     if (!f->synced[source]) {
         f->synced[source] = true;
         f->dirty = true;
+    }
+}
+
+void fleet_silent(struct fleet *f, uint16_t source, bool silent, uint64_t now_ns)
+{
+    BUG_ON(source >= f->options.n_sources);
+    if (f->silent[source] == silent)
+        return;
+    f->silent[source] = silent;
+    map_foreach(at, &f->records[source])
+    {
+        const struct record *r = at->value;
+        struct entry *e = r->entry;
+        if (!silent)
+            offer_metadata(f, e, r, true, now_ns);
+        else if (e->has_sample && e->sample_rank == SAMPLE_METADATA && e->sample_source == source &&
+                 r->report_time_ms == 0)
+            forget_sample(f, e, now_ns);
     }
 }
 
@@ -406,7 +425,7 @@ int fleet_restarted(struct fleet *f, uint32_t slot, uint32_t generation, uint64_
         return WEIR_E_NOMEM;
     saw_models(f, e->probed, e->n_probed, now_ns);
     fleet_entry_renew(f, e, fresh);
-    forget_sample(e, now_ns);
+    forget_sample(f, e, now_ns);
     return 0;
 }
 
@@ -490,7 +509,8 @@ int fleet_new(const struct fleet_options *o, struct fleet **out)
     f->dirty = true;
     f->records = mem_array(f->mem, o->n_sources, sizeof(*f->records));
     f->synced = mem_array(f->mem, o->n_sources, sizeof(*f->synced));
-    int rc = f->records && f->synced ? 0 : WEIR_E_NOMEM;
+    f->silent = mem_array(f->mem, o->n_sources, sizeof(*f->silent));
+    int rc = f->records && f->synced && f->silent ? 0 : WEIR_E_NOMEM;
     for (uint16_t i = 0; rc == 0 && i < o->n_sources; i++)
         map_init(&f->records[i], f->mem);
     if (rc == 0)
@@ -536,6 +556,7 @@ void fleet_free(struct fleet *f)
     map_fini(&f->addresses);
     map_fini(&f->entries);
     mem_free(f->mem, f->synced);
+    mem_free(f->mem, f->silent);
     mem_free(f->mem, f->slots);
     mem_free(f->mem, f->free_slots);
     fleet_slab_fini(&f->cells);

@@ -52,6 +52,11 @@ int fleet_sample(struct fleet *f,
 /** The live cell of what a source calls `key`, borrowed until the next upsert or remove; NULL when unknown. */
 struct cell *fleet_cell_of(const struct fleet *f, uint16_t source, struct slice key);
 void fleet_synced(struct fleet *f, uint16_t source);
+/**
+ * As struct update_sink: while a source cannot be asked, what its metadata says of load is stale, except where it carries
+ * its own time; who is there stays. Cost: O(records of the source) when it changes.
+ */
+void fleet_silent(struct fleet *f, uint16_t source, bool silent, uint64_t now_ns);
 
 /**
  * A probe saw which models an endpoint serves (GET /v1/models). They count where no source tells any, until the next

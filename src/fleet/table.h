@@ -89,8 +89,9 @@ struct fleet {
     const struct mem *mem;
     struct fleet_options options;
     struct health_rules health;
-    struct map *records; /**< per source: key to record */
-    bool *synced;
+    struct map *records;  /**< per source: key to record */
+    bool *synced;         /**< per source */
+    bool *silent;         /**< per source: cannot be asked now */
     struct map entries;   /**< address key to entry */
     struct map addresses; /**< address key to fleet_address: entries and old cells hold it */
     struct map models;    /**< id to known_model */

@@ -115,8 +115,7 @@ static void finished(struct statefile *f)
     if (error) {
         f->dirty = true;
         if (!f->failing)
-            log_warn(f->o.room,
-                     "cannot save %s (%s): %s; going on without, trying again",
+            log_warn(f->o.room, "cannot save %s (%s): %s; going on without, trying again",
                      f->o.path, f->o.option, strerror_r(error, text, sizeof(text)));
     } else if (f->failing) {
         log_info(f->o.room, "saving %s works again", f->o.path);

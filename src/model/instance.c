@@ -18,9 +18,9 @@ static int copy_kv(struct arena *a, const struct kv *from, uint32_t n, const str
 }
 
 int model_copy_models(struct arena *a,
-                         const struct model_ref *from,
-                         uint32_t n,
-                         const struct model_ref **out)
+                      const struct model_ref *from,
+                      uint32_t n,
+                      const struct model_ref **out)
 {
     struct model_ref *to = arena_array(a, n, sizeof(*to));
 

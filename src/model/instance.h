@@ -11,13 +11,15 @@
  * @param to may be `from`. Undefined after a failure.
  * @return 0 or WEIR_E_NOMEM (also at the arena's cap).
  */
-int model_instance_copy(struct arena *a, const struct instance *from, struct instance *to) MUST_CHECK;
+int model_instance_copy(struct arena *a,
+                        const struct instance *from,
+                        struct instance *to) MUST_CHECK;
 
 /** Only its models; results as above. */
 int model_copy_models(struct arena *a,
-                         const struct model_ref *from,
-                         uint32_t n,
-                         const struct model_ref **to) MUST_CHECK;
+                      const struct model_ref *from,
+                      uint32_t n,
+                      const struct model_ref **to) MUST_CHECK;
 
 /**
  * Digest of everything but key, epoch and the values of those metadata keys for which fast() is true: equal for equal

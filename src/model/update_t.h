@@ -57,6 +57,8 @@ struct update_sink {
     int (*sample)(void *ctx, uint16_t source, struct slice key, const struct sample *sample);
     /** The source has told everything it has (or loaded its saved state). */
     void (*synced)(void *ctx, uint16_t source);
+    /** The source cannot be asked, or can be again: loads that its metadata told are stale meanwhile. May be NULL. */
+    void (*silent)(void *ctx, uint16_t source, bool silent);
 };
 
 #endif /* WEIR_MODEL_UPDATE_T_H */

@@ -150,6 +150,13 @@ static void on_synced(void *ctx, uint16_t source)
         loop_timer_set(c->loop, &c->build, 0);
 }
 
+static void on_silent(void *ctx, uint16_t source, bool silent)
+{
+    struct control *c = ctx;
+
+    fleet_silent(c->fleet, source, silent, loop_now(c->loop));
+}
+
 /* @return false when the last snapshot must stay. */
 static bool build_and_swap(struct control *c)
 {
@@ -424,60 +431,9 @@ int control_init(struct control *c,
                                    .upsert = on_upsert,
                                    .remove = on_remove,
                                    .sample = on_sample,
-                                   .synced = on_synced};
-    return 0;
-}
-
-void control_tell_sources(struct control *c, const struct conf *conf)
-{
-    name_sources(c, conf);
-    for (uint32_t i = 0; i < conf->n_sources; i++)
-        discovery_static_start(&conf->sources[i], (uint16_t)i, &c->sink);
-}
-
-void control_drop_sources(struct control *c, const struct conf *before, const struct conf *now)
-{
-    for (uint32_t i = 0; i < before->n_sources; i++)
-        discovery_static_drop(&before->sources[i], i < now->n_sources ? &now->sources[i] : NULL,
-                              (uint16_t)i, &c->sink);
-}
-
-static bool same_checks(const struct conf_health *a, const struct conf_health *b)
-{
-    return a->interval_ns == b->interval_ns && a->timeout_ns == b->timeout_ns &&
-           a->scrape_ns == b->scrape_ns && slice_eq(a->path, b->path);
-}
-
-static bool same_models(const struct conf *a, const struct conf *b)
-{
-    bool same = a->routing.n_models == b->routing.n_models;
-
-    for (uint32_t i = 0; same && i < a->routing.n_models; i++)
-        same = slice_eq(a->routing.models[i].id, b->routing.models[i].id);
-    return same;
-}
-
-void control_reload(struct control *c, const struct conf *conf)
-{
-    struct health_rules rules = health_rules(conf);
-    bool checks = !same_checks(&c->conf->health, &conf->health);
-    bool models = !same_models(c->conf, conf);
-    struct slice *known = models ? known_models(conf) : NULL;
-
-    c->conf = conf;
-    fleet_set_health_rules(c->fleet, &rules);
-    if (models && (!known || fleet_set_known_models(c->fleet, known, conf->routing.n_models) != 0))
-        log_error("control", "out of memory: the list of known models stays as it was");
-    mem_free(loop_mem(), known);
-    control_publish(c);
-    if (!checks)
-        return;
-    struct probe_options o = {.interval_ns = conf->health.interval_ns,
-                              .timeout_ns = conf->health.timeout_ns,
-                              .scrape_ns = conf->health.scrape_ns,
-                              .path = conf->health.path};
-    if (prober_reconfigure(c->prober, &o, c->snapshot) != 0)
-        log_error("control", "out of memory: some endpoints are checked as before");
+                                   .synced = on_synced,
+                                   .silent = on_silent};
+    return rc;
 }
 
 int control_start(struct control *c)

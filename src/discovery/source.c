@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "discovery/source.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/bug.h"
+#include "base/hash.h"
+#include "base/num.h"
+#include "discovery/source_priv.h"
+#include "loop/alloc.h"
+#include "loop/log.h"
+#include "model/instance.h"
+
+enum { HELD_BYTES_MAX = 1 << 20 };
+
+static const uint64_t CHECK_NS = 200 * NS_PER_MS;
+static const uint64_t SAY_NS = 60 * NS_PER_S; /* the same trouble is told again after this long */
+
+static void on_check(struct loop_timer *t);
+
+/* --- one instance --- */
+
+static void free_held(struct held *h)
+{
+    arena_fini(&h->arena);
+    mem_free(loop_mem(), h);
+}
+
+/* The key in the sink is "name key": one instance may stand in several lists. */
+static int make_key(struct source_list *l, struct held *h)
+{
+    size_t n = l->name.n + 1 + h->instance.key.n;
+    char *p = arena_alloc(&h->arena, n + 1);
+
+    if (!p)
+        return WEIR_E_NOMEM;
+    memcpy(p, l->name.p, l->name.n);
+    p[l->name.n] = ' ';
+    memcpy(p + l->name.n + 1, h->instance.key.p, h->instance.key.n);
+    p[n] = '\0';
+    h->key = slice_from(slice_of(p, n), l->name.n + 1);
+    h->instance.key = slice_of(p, n);
+    return 0;
+}
+
+static int new_held(struct source_list *l, const struct instance *i, struct held **out)
+{
+    struct held *h = mem_zalloc(loop_mem(), sizeof(*h));
+
+    if (!h)
+        return WEIR_E_NOMEM;
+    arena_init(&h->arena, loop_mem(), HELD_BYTES_MAX);
+    int rc = model_instance_copy(&h->arena, i, &h->instance);
+    if (!rc)
+        rc = make_key(l, h);
+    if (rc) {
+        free_held(h);
+        return rc;
+    }
+    *out = h;
+    return 0;
+}
+
+static void stay(struct source *s, struct held *h)
+{
+    s->stats.n_leaving -= h->leaving_ns != 0;
+    h->leaving_ns = 0;
+}
+
+static void let_go(struct source_list *l, struct held *h)
+{
+    struct source *s = l->source;
+
+    stay(s, h);
+    (void)map_del(&l->held, h->key);
+    s->stats.n--;
+    s->o.sink->remove(s->o.sink->ctx, s->o.index, h->instance.key);
+    free_held(h);
+    statefile_changed(&s->file);
+}
+
+static bool passes(const struct source *s, const struct held *h)
+{
+    return s->o.passing &&
+           s->o.passing(s->o.ctx, h->instance.tls, h->instance.host, h->instance.port);
+}
+
+int source_list_put(struct source_list *l, const struct instance *instance)
+{
+    struct source *s = l->source;
+    struct held *old = map_get(&l->held, instance->key);
+    uint64_t hash = hash_pair(model_instance_hash(instance, NULL), instance->epoch);
+    struct held *h;
+
+    if (old) {
+        stay(s, old);
+        old->round = l->round;
+        if (old->hash == hash)
+            return 0;
+    }
+    int rc = new_held(l, instance, &h);
+    if (rc)
+        return rc;
+    h->hash = hash;
+    h->round = l->round;
+    rc = map_put(&l->held, h->key, h);
+    if (rc) {
+        free_held(h);
+        return rc;
+    }
+    rc = s->o.sink->upsert(s->o.sink->ctx, s->o.index, &h->instance);
+    if (rc) {
+        /* The old one was there before, so putting it back needs no memory. */
+        int back = old ? map_put(&l->held, old->key, old) : 0;
+        BUG_ON(back);
+        if (!old)
+            (void)map_del(&l->held, h->key);
+        free_held(h);
+        s->stats.refused++;
+        return rc;
+    }
+    s->stats.n += !old;
+    if (old && old->instance.n_metadata && !instance->n_metadata)
+        log_warn("discovery", "source=%s: %.*s has lost its metadata", s->o.name,
+                 SLICE_ARG(h->instance.key));
+    if (old)
+        free_held(old);
+    statefile_changed(&s->file);
+    return 0;
+}
+
+void source_list_remove(struct source_list *l, struct slice key)
+{
+    struct held *h = map_get(&l->held, key);
+
+    if (h)
+        let_go(l, h);
+}
+
+/* --- answers --- */
+
+static void say_synced(struct source *s)
+{
+    if (s->synced)
+        return;
+    weir_list_foreach (at, &s->lists)
+        if (!container_of(at, struct source_list, node)->answered)
+            return;
+    s->synced = true;
+    s->o.sink->synced(s->o.sink->ctx, s->o.index);
+}
+
+static void set_silent(struct source *s, bool silent)
+{
+    if (s->silent == silent)
+        return;
+    s->silent = silent;
+    if (s->o.sink->silent)
+        s->o.sink->silent(s->o.sink->ctx, s->o.index, silent);
+}
+
+void source_ok(struct source *s)
+{
+    if (!s->stats.up && s->stats.errors)
+        log_info("discovery", "source=%s answers again", s->o.name);
+    s->stats.up = true;
+    s->stats.answers++;
+    s->stats.good_ns = loop_now(s->o.loop);
+    s->stats.why[0] = '\0';
+    set_silent(s, false);
+}
+
+void source_failed(struct source *s, const char *format, ...)
+{
+    char why[SOURCE_WHY_MAX];
+    uint64_t now = loop_now(s->o.loop);
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(why, sizeof(why), format, args);
+    va_end(args);
+    if (s->stats.up || !s->stats.errors || strcmp(why, s->stats.why) != 0 ||
+        now - s->logged_ns >= SAY_NS) {
+        log_warn("discovery", "source=%s: %s; its last list of %u stays", s->o.name, why,
+                 s->stats.n);
+        s->logged_ns = now;
+    }
+    memcpy(s->stats.why, why, sizeof(why));
+    s->stats.up = false;
+    s->stats.errors++;
+    set_silent(s, true);
+}
+
+static void answered(struct source_list *l)
+{
+    l->answered = true;
+    source_ok(l->source);
+    say_synced(l->source);
+}
+
+void source_list_begin(struct source_list *l)
+{
+    l->round++;
+    l->in_round = true;
+}
+
+void source_list_abandon(struct source_list *l)
+{
+    l->in_round = false;
+}
+
+void source_list_same(struct source_list *l)
+{
+    answered(l);
+}
+
+/* Who is missing in a mass removal is held while it passes; see the head of source.h. */
+static void hold(struct source_list *l, struct held *h)
+{
+    struct source *s = l->source;
+
+    if (h->leaving_ns)
+        return;
+    h->leaving_ns = loop_now(s->o.loop) + s->o.grace_ns;
+    s->stats.n_leaving++;
+    if (!loop_timer_active(&s->check))
+        loop_timer_set(s->o.loop, &s->check, loop_now(s->o.loop) + CHECK_NS);
+}
+
+/* A map must not change while it is walked: who goes is gathered first. */
+static void let_all_go(struct source_list *l, struct list *going)
+{
+    while (!list_empty(going)) {
+        struct held *h = container_of(going->next, struct held, going);
+        list_del(&h->going);
+        let_go(l, h);
+    }
+}
+
+void source_list_end(struct source_list *l)
+{
+    struct source *s = l->source;
+    uint32_t listed = 0;
+    uint32_t missing = 0;
+    struct list going;
+
+    BUG_ON(!l->in_round);
+    l->in_round = false;
+    map_foreach(e, &l->held)
+    {
+        const struct held *one = e->value;
+        listed += one->leaving_ns == 0;
+        missing += one->round != l->round && one->leaving_ns == 0;
+    }
+    bool mass =
+        s->o.grace_ns && missing && (uint64_t)missing * 100 >= (uint64_t)listed * s->o.hold_percent;
+    if (mass)
+        log_warn("discovery",
+                 "source=%s: %u of %u endpoints of %.*s are gone at once: those that pass our "
+                 "checks stay for up to %" PRIu64 " s",
+                 s->o.name, missing, listed, SLICE_ARG(l->name), s->o.grace_ns / NS_PER_S);
+    list_init(&going);
+    map_foreach(e, &l->held)
+    {
+        struct held *h = e->value;
+        if (h->round == l->round)
+            continue;
+        if ((mass || h->leaving_ns) && passes(s, h))
+            hold(l, h);
+        else
+            list_add(&going, &h->going);
+    }
+    let_all_go(l, &going);
+    answered(l);
+}
+
+static void on_check(struct loop_timer *t)
+{
+    struct source *s = container_of(t, struct source, check);
+    uint64_t now = loop_now(s->o.loop);
+    struct list going;
+
+    list_init(&going);
+    weir_list_foreach (at, &s->lists) {
+        struct source_list *l = container_of(at, struct source_list, node);
+        map_foreach(e, &l->held)
+        {
+            struct held *h = e->value;
+            if (h->leaving_ns && (now >= h->leaving_ns || !passes(s, h)))
+                list_add(&going, &h->going);
+        }
+        let_all_go(l, &going);
+    }
+    if (s->stats.n_leaving)
+        loop_timer_set(s->o.loop, t, now + CHECK_NS);
+}
+
+/* --- life --- */
+
+void source_init(struct source *s, const struct source_options *o)
+{
+    struct statefile_options file = {.path = o->state_file,
+                                     .room = "discovery",
+                                     .option = "discovery[].state_file",
+                                     .write = source_state_write,
+                                     .ctx = s};
+
+    *s = (struct source){.o = *o};
+    if (s->o.hold_percent == 0)
+        s->o.hold_percent = 100;
+    s->check.on_timer = on_check;
+    list_init(&s->lists);
+    statefile_init(&s->file, o->loop, &file);
+}
+
+void source_list_init(struct source_list *l, struct source *s, struct slice name)
+{
+    *l = (struct source_list){.source = s, .name = name};
+    map_init(&l->held, loop_mem());
+    list_add(&s->lists, &l->node);
+}
+
+void source_start(struct source *s)
+{
+    s->started = true;
+    if (source_state_load(s) > 0 && !s->synced) {
+        s->synced = true;
+        s->o.sink->synced(s->o.sink->ctx, s->o.index);
+    }
+}
+
+void source_fini(struct source *s)
+{
+    if (!s->started && !s->lists.next)
+        return;
+    statefile_fini(&s->file);
+    loop_timer_cancel(&s->check);
+    while (!list_empty(&s->lists))
+        source_list_fini(container_of(s->lists.next, struct source_list, node));
+}
+
+void source_list_fini(struct source_list *l)
+{
+    struct source *s = l->source;
+
+    map_foreach(e, &l->held)
+    {
+        struct held *h = e->value;
+        stay(s, h);
+        s->stats.n--;
+        s->o.sink->remove(s->o.sink->ctx, s->o.index, h->instance.key);
+        free_held(h);
+    }
+    map_fini(&l->held);
+    list_del(&l->node);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file What source.c and source_state.c share. */
+#ifndef WEIR_DISCOVERY_SOURCE_PRIV_H
+#define WEIR_DISCOVERY_SOURCE_PRIV_H
+
+#include "discovery/source.h"
+
+/** One instance of a list, as last told to the sink. */
+struct held {
+    struct arena arena;       /**< its text */
+    struct instance instance; /**< key: as the sink knows it */
+    struct slice key;         /**< the adapter's; the end of instance.key */
+    uint64_t hash;
+    struct list going;   /**< while those that are let go are gathered */
+    uint32_t round;      /**< of the last answer that had it */
+    uint64_t leaving_ns; /**< when it is let go though it passes; 0 = it is listed */
+};
+
+/** Append the text of the state file. @param ctx a struct source. */
+void source_state_write(void *ctx, struct buf *out);
+/** Put back what the state file has, in probation. @return number of instances. */
+uint32_t source_state_load(struct source *s);
+
+#endif /* WEIR_DISCOVERY_SOURCE_PRIV_H */
