@@ -226,6 +226,67 @@ static void compile_endpoint(struct build *b,
     fill_instance(b, raw, e);
 }
 
+static void check_servers(struct build *b, const struct raw_source *raw, const struct conf_path *path)
+{
+    struct conf_path list = under(path, "servers");
+    uint32_t node = conf_child(b, raw->item.node, "servers");
+    const char *why = "";
+    struct slice host;
+    uint16_t port;
+
+    for (uint32_t i = 0; i < raw->servers.n; i++)
+        if (conf_url_split(raw->servers.items[i], &host, &port, &why)) {
+            struct conf_path here = at_index(&list, i);
+            struct conf_place at = conf_place_value(b, conf_nth(b, node, i));
+            CONF_FAIL(b, &at, &here, SLICE("\""), raw->servers.items[i], SLICE("\" "), slice_str(why));
+        }
+}
+
+static void compile_source(struct build *b,
+                           const struct raw_source *raw,
+                           const struct conf_path *path,
+                           struct conf_source *out)
+{
+    static const char *const names[] = {"static", "file", "dns",       "nacos",
+                                        "consul", "etcd", "kubernetes"};
+    bool asks_servers = raw->source.type == CONF_SOURCE_NACOS ||
+                        raw->source.type == CONF_SOURCE_CONSUL ||
+                        raw->source.type == CONF_SOURCE_ETCD;
+    bool asks_services = raw->source.type == CONF_SOURCE_NACOS ||
+                         raw->source.type == CONF_SOURCE_CONSUL ||
+                         raw->source.type == CONF_SOURCE_DNS;
+
+    *out = raw->source;
+    if (!out->name.p)
+        out->name = slice_str(names[out->type]);
+    out->servers = raw->servers.items;
+    out->n_servers = raw->servers.n;
+    out->services = raw->services.items;
+    out->n_services = raw->services.n;
+    out->clusters = raw->clusters.items;
+    out->n_clusters = raw->clusters.n;
+    if (!raw->item.node)
+        return; /* from flags: a static one */
+    struct conf_place at = conf_place_value(b, raw->item.node);
+    check_servers(b, raw, path);
+    if (asks_servers && !raw->servers.n) {
+        struct conf_path here = under(path, "servers");
+        CONF_FAIL(b, &at, &here, SLICE("is missing"));
+    }
+    if (asks_services && !raw->services.n) {
+        struct conf_path here = under(path, "services");
+        CONF_FAIL(b, &at, &here, SLICE("is missing"));
+    }
+    if (out->type == CONF_SOURCE_KUBERNETES && !raw->services.n == !out->selector.p) {
+        struct conf_path here = under(path, "services");
+        CONF_FAIL(b, &at, &here, SLICE("give either services or a selector"));
+    }
+    if (!out->cert.p != !out->key.p) {
+        struct conf_path here = under(path, out->cert.p ? "key" : "cert");
+        CONF_FAIL(b, &at, &here, SLICE("is missing: cert and key go together"));
+    }
+}
+
 static void compile_sources(struct build *b, struct conf *c, const struct own *own, uint32_t n_own)
 {
     const struct raw_source *raw = b->raw->discovery.items;
@@ -239,7 +300,7 @@ static void compile_sources(struct build *b, struct conf *c, const struct own *o
         const struct raw_endpoint *endpoints = raw[i].endpoints.items;
         struct map seen;
 
-        sources[i].type = raw[i].type;
+        compile_source(b, &raw[i], &here, &sources[i]);
         sources[i].n_endpoints = raw[i].endpoints.n;
         sources[i].endpoints = room(b, raw[i].endpoints.n, sizeof(struct conf_endpoint));
         map_init(&seen, b->mem);
@@ -429,6 +490,8 @@ void conf_compile(struct build *b, struct conf *c)
 
     map_init(&names, b->mem);
     compile_addresses(b, c, own, &n_own);
+    if (b->in->endpoints_only)
+        n_own = 0; /* those are the defaults, not where Weir listens */
     if (!b->nomem)
         compile_sources(b, c, own, n_own);
     if (!b->nomem)

@@ -58,11 +58,35 @@ struct conf_endpoint {
     struct instance instance;
 };
 
-enum conf_source_type { CONF_SOURCE_STATIC };
+enum conf_source_type {
+    CONF_SOURCE_STATIC,
+    CONF_SOURCE_FILE,
+    CONF_SOURCE_DNS,
+    CONF_SOURCE_NACOS,
+    CONF_SOURCE_CONSUL,
+    CONF_SOURCE_ETCD,
+    CONF_SOURCE_KUBERNETES,
+};
+enum conf_nacos_protocol { CONF_NACOS_AUTO, CONF_NACOS_GRPC, CONF_NACOS_HTTP };
+
+/** One source of endpoints. What each key means, and for which types, docs/config.md says; text is terminated or absent. */
 struct conf_source {
     enum conf_source_type type;
+    struct slice name; /**< never absent once compiled */
     struct conf_endpoint *endpoints;
     uint32_t n_endpoints;
+    const struct slice *servers, *services, *clusters;
+    uint32_t n_servers, n_services, n_clusters;
+    struct slice path, ns, group, selector, port, kubeconfig, datacenter, tag, prefix;
+    struct slice username, access_key;
+    struct conf_secret password, secret_key, token;
+    struct slice ca, cert, key; /**< paths */
+    enum conf_nacos_protocol protocol;
+    uint64_t interval_ns;
+    uint64_t report_ns; /**< 0 = off */
+    uint64_t grace_ns;  /**< 0 = off */
+    uint32_t hold_percent;
+    struct slice state_file;
 };
 
 struct conf_health {

@@ -50,6 +50,8 @@ struct conf_input {
     const struct conf_override *overrides; /**< in order; later ones win */
     uint32_t n_overrides;
     uint64_t generation; /**< goes to routing.generation */
+    /** The file is {endpoints: [...]} alone: a static source, which becomes sources[0]; all else has its default. */
+    bool endpoints_only;
 };
 
 #endif /* WEIR_CONF_NODE_H */

@@ -54,6 +54,8 @@ struct conf_option {
     const char *const *words; /**< NULL at the end */
     const char *const *later; /**< words of versions to come; NULL: none */
     const struct conf_section *child;
+    /** Bits of positions in the words of the section's "type": only with one of those may it be given; 0 = with any. */
+    uint32_t only;
     const char *doc; /**< one sentence */
 };
 
@@ -66,6 +68,11 @@ struct conf_section {
 
 /** The top level. */
 extern const struct conf_section conf_root;
+/** The top level of a file of endpoints: what it fills is a raw_source. */
+extern const struct conf_section conf_endpoints_root;
+
+/** Does the option count with the "type" that stands in base? */
+bool conf_option_counts(const struct conf_section *s, const struct conf_option *o, const void *base);
 
 /** NULL when there is none. */
 const struct conf_option *conf_option_find(const struct conf_section *s, struct slice key);

@@ -25,8 +25,12 @@ enum { TEXT_MAX = ENDPOINT_TEXT_MAX, PATH_MAX_BYTES = 4096, BILLION = 1000000000
 #define MIB (UINT64_C(1) << 20)
 
 static const char *const mode_words[] = {"http", NULL};
-static const char *const source_words[] = {"static", NULL};
-static const char *const source_later[] = {"file", "dns", "nacos", "consul", "eureka", "etcd", "kubernetes", NULL};
+/* In the order of enum conf_source_type. */
+static const char *const source_words[] = {"static", "file", "dns", "nacos", "consul", "etcd", "kubernetes", NULL};
+static const char *const source_later[] = {"eureka", NULL};
+#define FROM(type_) (UINT32_C(1) << CONF_SOURCE_##type_)
+#define REMOTE (FROM(NACOS) | FROM(CONSUL) | FROM(ETCD) | FROM(KUBERNETES))
+static const char *const protocol_words[] = {"auto", "grpc", "http", NULL};
 static const char *const engine_words[] = {"unknown", "vllm", "sglang", "tgi", "tei", "llamacpp", "triton", "ollama",
                                            "weir", "generic", NULL};
 static const char *const half_close_words[] = {"gone", "keep", NULL};
@@ -95,13 +99,77 @@ static const struct conf_option endpoint_options[] = {
 SECTION("discovery[].endpoints[]", raw_endpoint, endpoint_options);
 
 static const struct conf_option source_options[] = {
-    {.key = "type", .type = CONF_T_WORD, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_source, type), .words = source_words,
+    {.key = "type", .type = CONF_T_WORD, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_source, source.type), .words = source_words,
      .later = source_later, .doc = "Where endpoints come from."},
+    {.key = "name", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.name), .max = 64,
+     .doc = "What logs and metrics call it; the type when absent."},
     {.key = "endpoints", .type = CONF_T_LIST, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_source, endpoints), .max = SCHED_ROWS_MAX,
-     .child = &raw_endpoint_section, .doc = "The endpoints of a static source."},
-    {.key = "state_file", .type = CONF_T_LATER, .doc = "File that keeps what a source last said."},
+     .child = &raw_endpoint_section, .only = FROM(STATIC), .doc = "The endpoints of a static source."},
+    {.key = "path", .type = CONF_T_TEXT, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_source, source.path), .max = PATH_MAX_BYTES,
+     .only = FROM(FILE), .doc = "File with endpoints: and a list as in a static source, YAML or JSON; read again when it changes."},
+    {.key = "servers", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_source, servers), .max = 16, .only = REMOTE,
+     .doc = "Base URLs of the registry's servers (http://host:port, https://host:port); the next one is asked when one fails. Required but for kubernetes, where the pod's own or the kubeconfig's counts."},
+    {.key = "services", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_source, services), .max = 256,
+     .only = FROM(DNS) | FROM(NACOS) | FROM(CONSUL) | FROM(KUBERNETES),
+     .doc = "Services to look up. dns: host:port, or a name like _http._tcp.llm.example for SRV records; nacos: names, or GROUP@@name; kubernetes: names of Services."},
+    {.key = "namespace", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.ns), .max = TEXT_MAX,
+     .only = FROM(NACOS) | FROM(KUBERNETES), .doc = "Namespace of the services: nacos public when absent; kubernetes the pod's own."},
+    {.key = "group", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.group), .max = TEXT_MAX, .fallback = "DEFAULT_GROUP",
+     .only = FROM(NACOS), .doc = "Group of services that are written without one."},
+    {.key = "clusters", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_source, clusters), .max = 64, .only = FROM(NACOS),
+     .doc = "Only instances of these clusters; all when empty."},
+    {.key = "protocol", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_source, source.protocol), .words = protocol_words, .fallback = "auto",
+     .only = FROM(NACOS), .doc = "grpc: pushed changes (server 2.0 and later, port + 1000); http: polled lists; auto: grpc where it answers."},
+    {.key = "selector", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.selector), .max = 1024, .only = FROM(KUBERNETES),
+     .doc = "Label selector of EndpointSlices, instead of services."},
+    {.key = "port", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.port), .max = 64, .only = FROM(KUBERNETES),
+     .doc = "Name or number of the port that is served; the first one when absent."},
+    {.key = "kubeconfig", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.kubeconfig), .max = PATH_MAX_BYTES,
+     .only = FROM(KUBERNETES), .doc = "File that says how to reach the API server from outside of a cluster."},
+    {.key = "datacenter", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.datacenter), .max = TEXT_MAX, .only = FROM(CONSUL),
+     .doc = "Datacenter to ask for; that of the agent when absent."},
+    {.key = "tag", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.tag), .max = TEXT_MAX, .only = FROM(CONSUL),
+     .doc = "Only instances with this tag."},
+    {.key = "prefix", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.prefix), .max = 1024, .fallback = "/weir/endpoints/",
+     .only = FROM(ETCD), .doc = "Keys below it are endpoints: JSON documents of the native API."},
+    {.key = "username", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.username), .max = TEXT_MAX,
+     .only = FROM(NACOS) | FROM(ETCD), .doc = "Who logs in."},
+    {.key = "password", .type = CONF_T_SECRET, .flags = CONF_LIVE, AT(raw_source, source.password), .only = FROM(NACOS) | FROM(ETCD),
+     .doc = "Its password."},
+    {.key = "access_key", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.access_key), .max = TEXT_MAX, .only = FROM(NACOS),
+     .doc = "Access key that requests are signed with, where a server asks for that."},
+    {.key = "secret_key", .type = CONF_T_SECRET, .flags = CONF_LIVE, AT(raw_source, source.secret_key), .only = FROM(NACOS),
+     .doc = "Its secret."},
+    {.key = "token", .type = CONF_T_SECRET, .flags = CONF_LIVE, AT(raw_source, source.token), .only = FROM(CONSUL) | FROM(KUBERNETES),
+     .doc = "Consul's ACL token, or a bearer token for the API server (a pod's own is read anew as it is rotated)."},
+    {.key = "ca", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(raw_source, source.ca), .only = REMOTE,
+     .doc = "Certificates in PEM that the servers' have to be signed by; when absent, those that the system trusts."},
+    {.key = "cert", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(raw_source, source.cert), .only = REMOTE,
+     .doc = "Certificate in PEM that is shown to the servers."},
+    {.key = "key", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(raw_source, source.key), .only = REMOTE, .doc = "Its key in PEM."},
+    {.key = "interval", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(raw_source, source.interval_ns), .min = 10 * NS_PER_MS, .max = HOUR,
+     .fallback = "500ms", .only = FROM(NACOS) | FROM(DNS) | FROM(FILE),
+     .doc = "nacos over HTTP: between two lists; dns: least time between two look-ups, whatever the TTL; file: between two looks at it where changes are not told."},
+    {.key = "report_requests", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(raw_source, source.report_ns), .min = NS_PER_S, .max = HOUR,
+     .zero = "off", .fallback = "off", .only = FROM(NACOS),
+     .doc = "Write current_requests back to the server, each instance at most once in this time."},
+    {.key = "empty_grace", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(raw_source, source.grace_ns), .max = DAY, .zero = "off", .fallback = "60s",
+     .only = ~FROM(STATIC),
+     .doc = "When a list is suddenly empty: how long endpoints stay that still pass our checks; those that fail go at once."},
+    {.key = "hold_percent", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(raw_source, source.hold_percent), .min = 1, .max = 100, .fallback = "100",
+     .only = ~FROM(STATIC), .doc = "The same for a list from which this share or more is missing at once; 100: only an empty one."},
+    {.key = "state_file", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_source, source.state_file), .max = PATH_MAX_BYTES, .only = ~FROM(STATIC),
+     .doc = "File that keeps what the source last said, for a start while it is down."},
 };
 SECTION("discovery[]", raw_source, source_options);
+
+static const struct conf_option endpoints_root_options[] = {
+    {.key = "endpoints", .type = CONF_T_LIST, .flags = CONF_REQUIRED, AT(raw_source, endpoints), .max = SCHED_ROWS_MAX,
+     .child = &raw_endpoint_section, .doc = "The endpoints."},
+};
+const struct conf_section conf_endpoints_root = {.name = "", .size = (uint32_t)sizeof(struct raw_source),
+                                                 .options = endpoints_root_options,
+                                                 .n_options = ARRAY_LEN(endpoints_root_options)};
 
 static const struct conf_option model_options[] = {
     {.key = "aliases", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_model, aliases), .max = 256,
@@ -316,6 +384,15 @@ const struct conf_section conf_root = {.name = "", .size = (uint32_t)sizeof(stru
                                        .options = root_options, .n_options = ARRAY_LEN(root_options)};
 
 /* clang-format on */
+
+bool conf_option_counts(const struct conf_section *s, const struct conf_option *o, const void *base)
+{
+    if (!o->only)
+        return true;
+    const struct conf_option *type = conf_option_find(s, SLICE("type"));
+    BUG_ON(!type || type->type != CONF_T_WORD);
+    return o->only & (UINT32_C(1) << *(const uint32_t *)((const char *)base + type->offset));
+}
 
 const struct conf_option *conf_option_find(const struct conf_section *s, struct slice key)
 {

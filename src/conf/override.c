@@ -161,7 +161,8 @@ static void add_endpoints(struct build *b, uint32_t n)
         else
             at++;
     }
-    sources[discovery->n].type = CONF_SOURCE_STATIC;
+    conf_defaults(b, source_section, &sources[discovery->n]);
+    sources[discovery->n].source.type = CONF_SOURCE_STATIC;
     sources[discovery->n].endpoints = (struct raw_list){.items = endpoints, .n = at};
     *discovery = (struct raw_list){.items = sources, .n = discovery->n + 1};
 }

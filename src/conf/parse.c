@@ -4,7 +4,7 @@
 
 #include "base/bug.h"
 
-enum { OPTIONS_MAX = 32, PATH_TEXT = 256, KEY_SHOWN = 64 };
+enum { OPTIONS_MAX = 48, PATH_TEXT = 256, KEY_SHOWN = 64 };
 
 struct path_text {
     char text[PATH_TEXT];
@@ -405,6 +405,28 @@ static void fail_unknown(struct build *b,
     conf_error_add(b->errors, &at, parts, n);
 }
 
+/* Keys that the given type has no use for are errors. @param fits out: those that count; none where the type is unknown. */
+static void check_type(struct build *b,
+                       const struct conf_section *s,
+                       const uint32_t *seen,
+                       const void *base,
+                       const struct conf_path *path,
+                       bool *fits)
+{
+    const struct conf_option *type = conf_option_find(s, SLICE("type"));
+
+    for (uint32_t i = 0; i < s->n_options; i++) {
+        const struct conf_option *o = &s->options[i];
+        fits[i] = !o->only || (seen[type - s->options] && conf_option_counts(s, o, base));
+        if (fits[i] || !seen[i] || !seen[type - s->options])
+            continue;
+        struct conf_path here = {.up = path, .key = slice_str(o->key)};
+        struct conf_place at = conf_place_key(b, seen[i]);
+        CONF_FAIL(b, &at, &here, SLICE("means nothing with type \""),
+                  b->in->nodes[seen[type - s->options]].text, SLICE("\""));
+    }
+}
+
 static void parse_section(struct build *b,
                           const struct conf_section *s,
                           uint32_t node,
@@ -429,11 +451,24 @@ static void parse_section(struct build *b,
         }
     }
     struct conf_place at = conf_place_value(b, node);
+    bool fits[OPTIONS_MAX];
+    check_type(b, s, seen, base, path, fits);
     for (uint32_t i = 0; i < s->n_options; i++) {
         struct conf_path here = {.up = path, .key = slice_str(s->options[i].key)};
-        if ((s->options[i].flags & CONF_REQUIRED) && !seen[i])
+        if ((s->options[i].flags & CONF_REQUIRED) && !seen[i] && fits[i])
             CONF_FAIL(b, &at, &here, SLICE("is missing"));
     }
+}
+
+static void parse_endpoints(struct build *b)
+{
+    struct raw_source *source = conf_array(b, 1, sizeof(*source));
+
+    if (!source)
+        return;
+    conf_defaults(b, conf_option_find(&conf_root, SLICE("discovery"))->child, source);
+    parse_section(b, &conf_endpoints_root, 0, source, NULL);
+    b->raw->discovery = (struct raw_list){.items = source, .n = 1};
 }
 
 void conf_parse(struct build *b)
@@ -449,5 +484,8 @@ void conf_parse(struct build *b)
                   slice_str(kind_name(&b->in->nodes[0])));
         return;
     }
-    parse_section(b, &conf_root, 0, b->raw, NULL);
+    if (b->in->endpoints_only)
+        parse_endpoints(b);
+    else
+        parse_section(b, &conf_root, 0, b->raw, NULL);
 }

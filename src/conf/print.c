@@ -114,7 +114,7 @@ static void section_json(const struct conf_section *s, const void *base, struct 
     for (uint32_t i = 0; i < s->n_options; i++) {
         const struct conf_option *o = &s->options[i];
         const void *at = (const char *)base + o->offset;
-        if (absent(o, at))
+        if (absent(o, at) || !conf_option_counts(s, o, base))
             continue;
         buf_put_str(out, comma);
         buf_put_json(out, slice_str(o->key));
@@ -187,7 +187,7 @@ static void section_yaml(
     for (uint32_t i = 0; i < s->n_options; i++) {
         const struct conf_option *o = &s->options[i];
         const void *at = (const char *)base + o->offset;
-        if (absent(o, at))
+        if (absent(o, at) || !conf_option_counts(s, o, base))
             continue;
         if (!open)
             indent(out, depth);

@@ -61,8 +61,9 @@ struct raw_endpoint {
 
 struct raw_source {
     struct raw_item item;
-    enum conf_source_type type;
+    struct conf_source source; /**< as compiled, but for its lists */
     struct raw_list endpoints;
+    struct raw_texts servers, services, clusters;
 };
 
 struct raw_model {

@@ -119,7 +119,21 @@ static void range(const struct conf_option *o, struct buf *out)
     }
 }
 
-static void row(const struct conf_option *o, struct buf *out)
+static void types(const struct conf_section *s, const struct conf_option *o, struct buf *out)
+{
+    const char *const *words = conf_option_find(s, SLICE("type"))->words;
+    const char *comma = "*";
+
+    for (uint32_t i = 0; words[i]; i++)
+        if (o->only & (UINT32_C(1) << i)) {
+            buf_put_str(out, comma);
+            buf_put_str(out, words[i]);
+            comma = ", ";
+        }
+    buf_put_str(out, ":* ");
+}
+
+static void row(const struct conf_section *s, const struct conf_option *o, struct buf *out)
 {
     buf_put_str(out, "| ");
     code(out, slice_str(o->key));
@@ -133,6 +147,8 @@ static void row(const struct conf_option *o, struct buf *out)
     buf_put_str(out, " | ");
     range(o, out);
     buf_put_str(out, o->flags & CONF_LIVE ? " | yes | " : " | | ");
+    if (o->only)
+        types(s, o, out);
     buf_put_str(out, o->doc);
     buf_put_str(out, " |\n");
 }
@@ -150,7 +166,7 @@ static void section(const struct conf_section *s, struct buf *out)
         out, "\n\n| key | type | default | range | live | meaning |\n|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < s->n_options; i++)
         if (s->options[i].type != CONF_T_LATER)
-            row(&s->options[i], out);
+            row(s, &s->options[i], out);
     buf_put_char(out, '\n');
     for (uint32_t i = 0; i < s->n_options; i++)
         if (s->options[i].type == CONF_T_LATER) {

@@ -31,7 +31,8 @@ int confio_load_text(const struct confio_options *o,
                                 .n_nodes = nodes.n,
                                 .overrides = o->overrides,
                                 .n_overrides = o->n_overrides,
-                                .generation = o->generation};
+                                .generation = o->generation,
+                                .endpoints_only = o->endpoints_only};
         rc = conf_build(o->mem, &in, errors, out);
     }
     confio_nodes_fini(&nodes);

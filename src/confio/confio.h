@@ -17,6 +17,7 @@ struct confio_options {
     const struct conf_override *overrides;
     uint32_t n_overrides;
     uint64_t generation;
+    bool endpoints_only; /**< as in struct conf_input */
 };
 
 /**

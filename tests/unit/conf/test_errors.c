@@ -36,8 +36,7 @@ static void keys(void **state)
          "w.yaml:1:14: listeners[0].tls: is not supported yet in this version; leave it out\n"},
         {"discovery: [{type: static, endpoints: [{weight: 1}]}]\n",
          "w.yaml:1:40: discovery[0].endpoints[0].url: is missing\n"},
-        {"discovery: [{}]\n", "w.yaml:1:13: discovery[0].type: is missing\n"
-                              "w.yaml:1:13: discovery[0].endpoints: is missing\n"},
+        {"discovery: [{}]\n", "w.yaml:1:13: discovery[0].type: is missing\n"},
         {"models: {'': {}}\n", "w.yaml:1:10: models: a name must not be empty\n"},
     };
     expect_all(cases, ARRAY_LEN(cases));
@@ -101,8 +100,17 @@ static void values(void **state)
          "w.yaml:1:19: logging.access: \"/var/log/a\" is not a file; write file:PATH or off\n"},
         {"listeners: [{mode: tcp}]\n",
          "w.yaml:1:20: listeners[0].mode: \"tcp\" is unknown; the only choice is http\n"},
-        {"discovery: [{type: nacos, endpoints: []}]\n",
-         "w.yaml:1:20: discovery[0].type: \"nacos\" is not supported yet in this version\n"},
+        {"discovery: [{type: dns, services: [\"a:1\"], endpoints: []}]\n",
+         "w.yaml:1:44: discovery[0].endpoints: means nothing with type \"dns\"\n"},
+        {"discovery: [{type: consul, servers: [\"consul\"]}]\n",
+         "w.yaml:1:38: discovery[0].servers[0]: \"consul\" must start with http:// or https://\n"
+         "w.yaml:1:13: discovery[0].services: is missing\n"},
+        {"discovery: [{type: kubernetes}]\n",
+         "w.yaml:1:13: discovery[0].services: give either services or a selector\n"},
+        {"discovery: [{type: etcd, servers: [\"http://e:2379\"], cert: \"file:/c\"}]\n",
+         "w.yaml:1:13: discovery[0].key: is missing: cert and key go together\n"},
+        {"discovery: [{type: eureka, endpoints: []}]\n",
+         "w.yaml:1:20: discovery[0].type: \"eureka\" is not supported yet in this version\n"},
         {"routes: [{trust: [me]}]\n",
          "w.yaml:1:19: routes[0].trust[0]: \"me\" is unknown; choose priority or tenant\n"},
         {"routes: [{hash_on: [ip]}]\n", "w.yaml:1:21: routes[0].hash_on[0]: \"ip\" is unknown; "
