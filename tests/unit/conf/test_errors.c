@@ -103,8 +103,8 @@ static void values(void **state)
         {"discovery: [{type: dns, services: [\"a:1\"], endpoints: []}]\n",
          "w.yaml:1:44: discovery[0].endpoints: means nothing with type \"dns\"\n"},
         {"discovery: [{type: consul, servers: [\"consul\"]}]\n",
-         "w.yaml:1:38: discovery[0].servers[0]: \"consul\" must start with http:// or https://\n"
-         "w.yaml:1:13: discovery[0].services: is missing\n"},
+         "w.yaml:1:13: discovery[0].services: is missing\n"
+         "w.yaml:1:38: discovery[0].servers[0]: \"consul\" is not a URL; write http://host:port\n"},
         {"discovery: [{type: kubernetes}]\n",
          "w.yaml:1:13: discovery[0].services: give either services or a selector\n"},
         {"discovery: [{type: etcd, servers: [\"http://e:2379\"], cert: \"file:/c\"}]\n",
