@@ -226,7 +226,8 @@ static void compile_endpoint(struct build *b,
     fill_instance(b, raw, e);
 }
 
-static void check_servers(struct build *b, const struct raw_source *raw, const struct conf_path *path)
+static void
+check_servers(struct build *b, const struct raw_source *raw, const struct conf_path *path)
 {
     struct conf_path list = under(path, "servers");
     uint32_t node = conf_child(b, raw->item.node, "servers");
@@ -238,13 +239,15 @@ static void check_servers(struct build *b, const struct raw_source *raw, const s
         if (conf_url_split(raw->servers.items[i], &host, &port, &why)) {
             struct conf_path here = at_index(&list, i);
             struct conf_place at = conf_place_value(b, conf_nth(b, node, i));
-            CONF_FAIL(b, &at, &here, SLICE("\""), raw->servers.items[i], SLICE("\" "), slice_str(why));
+            CONF_FAIL(b, &at, &here, SLICE("\""), raw->servers.items[i], SLICE("\" "),
+                      slice_str(why));
         }
 }
 
 static void compile_source(struct build *b,
                            const struct raw_source *raw,
                            const struct conf_path *path,
+                           const struct conf_source *first,
                            struct conf_source *out)
 {
     static const char *const names[] = {"static", "file", "dns",       "nacos",
@@ -269,6 +272,13 @@ static void compile_source(struct build *b,
         return; /* from flags: a static one */
     struct conf_place at = conf_place_value(b, raw->item.node);
     check_servers(b, raw, path);
+    if (out->type != CONF_SOURCE_STATIC) {
+        struct conf_path here = under(path, "name");
+        for (const struct conf_source *other = first; other < out; other++)
+            if (slice_eq(other->name, out->name))
+                CONF_FAIL(b, &at, &here, SLICE("another source is called \""), out->name,
+                          SLICE("\" too; give this one a name of its own"));
+    }
     if (asks_servers && !raw->servers.n) {
         struct conf_path here = under(path, "servers");
         CONF_FAIL(b, &at, &here, SLICE("is missing"));
@@ -300,7 +310,7 @@ static void compile_sources(struct build *b, struct conf *c, const struct own *o
         const struct raw_endpoint *endpoints = raw[i].endpoints.items;
         struct map seen;
 
-        compile_source(b, &raw[i], &here, &sources[i]);
+        compile_source(b, &raw[i], &here, sources, &sources[i]);
         sources[i].n_endpoints = raw[i].endpoints.n;
         sources[i].endpoints = room(b, raw[i].endpoints.n, sizeof(struct conf_endpoint));
         map_init(&seen, b->mem);

@@ -157,6 +157,9 @@ int conf_diff(const struct conf *from,
               const struct conf *to,
               struct conf_change out[CONF_CHANGES_MAX]) MUST_CHECK;
 
+/** Is the i-th source written alike in both? False when one has no such source, or without memory. */
+bool conf_source_same(const struct conf *a, const struct conf *b, uint32_t i);
+
 /** A literal loopback address, or "localhost". */
 bool conf_address_loopback(const struct conf_address *a);
 

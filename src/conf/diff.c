@@ -12,6 +12,8 @@ struct diff {
     int n;
 };
 
+enum { PRINT_MAX = 64 << 20 };
+
 static void compare(struct diff *d,
                     const char *part,
                     const char *key,
@@ -37,7 +39,6 @@ int conf_diff(const struct conf *from,
               const struct conf *to,
               struct conf_change out[CONF_CHANGES_MAX])
 {
-    enum { PRINT_MAX = 64 << 20 };
     struct diff d = {.out = out};
 
     buf_init(&d.from, from->arena.mem, PRINT_MAX);
@@ -62,4 +63,23 @@ int conf_diff(const struct conf *from,
     buf_fini(&d.from);
     buf_fini(&d.to);
     return d.n;
+}
+
+bool conf_source_same(const struct conf *a, const struct conf *b, uint32_t i)
+{
+    const struct conf_section *s = conf_option_find(&conf_root, SLICE("discovery"))->child;
+    struct buf text[2];
+
+    if (i >= a->n_sources || i >= b->n_sources)
+        return false;
+    const struct raw_source *one = (const struct raw_source *)a->raw->discovery.items + i;
+    const struct raw_source *other = (const struct raw_source *)b->raw->discovery.items + i;
+    buf_init(&text[0], a->arena.mem, PRINT_MAX);
+    buf_init(&text[1], a->arena.mem, PRINT_MAX);
+    conf_section_print(s, one, &text[0]);
+    conf_section_print(s, other, &text[1]);
+    bool same = !text[0].err && !text[1].err && slice_eq(buf_slice(&text[0]), buf_slice(&text[1]));
+    buf_fini(&text[0]);
+    buf_fini(&text[1]);
+    return same;
 }

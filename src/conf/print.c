@@ -106,7 +106,7 @@ static const void *item_at(const struct conf_option *o, const struct raw_list *l
     return (const char *)list->items + (size_t)i * o->child->size;
 }
 
-static void section_json(const struct conf_section *s, const void *base, struct buf *out)
+void conf_section_print(const struct conf_section *s, const void *base, struct buf *out)
 {
     const char *comma = "";
 
@@ -128,7 +128,7 @@ static void section_json(const struct conf_section *s, const void *base, struct 
 void conf_value_print(const struct conf_option *o, const void *at, struct buf *out)
 {
     if (o->type == CONF_T_SECTION) {
-        section_json(o->child, at, out);
+        conf_section_print(o->child, at, out);
     } else if (is_list(o)) {
         const struct raw_list *list = at;
         bool named = o->type == CONF_T_MAP;
@@ -139,7 +139,7 @@ void conf_value_print(const struct conf_option *o, const void *at, struct buf *o
                 pair_print(out, i, item->name);
             else if (i)
                 buf_put_str(out, ", ");
-            section_json(o->child, item, out);
+            conf_section_print(o->child, item, out);
         }
         buf_put_char(out, named ? '}' : ']');
     } else if (!flow_print(o, at, out)) {
@@ -212,6 +212,6 @@ int conf_print(const struct conf *c, enum conf_style style, struct buf *out)
     if (style == CONF_YAML)
         section_yaml(&conf_root, c->raw, 0, false, out);
     else
-        section_json(&conf_root, c->raw, out);
+        conf_section_print(&conf_root, c->raw, out);
     return out->err;
 }

@@ -13,6 +13,7 @@ struct adapter_kind {
      * Make the adapter; nothing is sent yet.
      * @param out owned by discovery.c, ended by close(). @return 0, or an error that was said in the log.
      */
+    /* env and conf live until after close(). */
     int (*open)(const struct discovery_env *env,
                 const struct conf_source *conf,
                 struct source *source,

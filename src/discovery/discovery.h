@@ -22,12 +22,15 @@ struct discovery;
 
 /**
  * Start a source of any type but static. What it finds reaches the sink from the loop; what its state file has, at once.
- * @param conf borrowed; must outlive it.
+ * @param conf copied.
+ * @param before taken, unless it fails: the source whose place it takes. Lists of the same name keep what is in them until
+ * they are answered. NULL: none.
  * @return 0; WEIR_E_INVALID, WEIR_E_IO (said in the log: a secret or certificate that cannot be read); WEIR_E_NOMEM.
  */
 int discovery_start(const struct discovery_env *env,
                     const struct conf_source *conf,
                     uint16_t index,
+                    struct discovery *before,
                     struct discovery **out) MUST_CHECK;
 
 /** The sink is told that all its instances are gone. NULL is fine. */

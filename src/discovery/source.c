@@ -322,10 +322,44 @@ void source_list_init(struct source_list *l, struct source *s, struct slice name
     list_add(&s->lists, &l->node);
 }
 
+static struct source_list *list_named(const struct source *s, struct slice name)
+{
+    weir_list_foreach (at, &s->lists) {
+        struct source_list *l = container_of(at, struct source_list, node);
+        if (slice_eq(l->name, name))
+            return l;
+    }
+    return NULL;
+}
+
+void source_adopt(struct source *to, struct source *from)
+{
+    weir_list_foreach (at, &to->lists) {
+        struct source_list *l = container_of(at, struct source_list, node);
+        struct source_list *old = list_named(from, l->name);
+        if (!old)
+            continue;
+        l->held = old->held;
+        l->round = old->round;
+        map_init(&old->held, loop_mem());
+        map_foreach(e, &l->held)
+        {
+            stay(from, e->value);
+            from->stats.n--;
+            to->stats.n++;
+        }
+    }
+    to->synced = from->synced;
+    to->silent = from->silent;
+    /* What is left in `from` is not what the file should have. */
+    from->file.dirty = false;
+    statefile_changed(&to->file);
+}
+
 void source_start(struct source *s)
 {
     s->started = true;
-    if (source_state_load(s) > 0 && !s->synced) {
+    if (s->stats.n == 0 && source_state_load(s) > 0 && !s->synced) {
         s->synced = true;
         s->o.sink->synced(s->o.sink->ctx, s->o.index);
     }

@@ -71,6 +71,8 @@ void source_init(struct source *s, const struct source_options *o);
 void source_list_init(struct source_list *l, struct source *s, struct slice name);
 /** Once all lists are there: what the state file has comes back in probation, and with that the source has synced. */
 void source_start(struct source *s);
+/** What is in lists of the same name moves over, before source_start(): the sink hears nothing. `from` keeps the others. */
+void source_adopt(struct source *to, struct source *from);
 /** The fleet is told to forget all its instances, lists first. Saves what is not saved. */
 void source_list_fini(struct source_list *l);
 void source_fini(struct source *s);

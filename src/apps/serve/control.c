@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/num.h"
-#include "discovery/static.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
 #include "sched/breaker.h"
@@ -387,16 +386,6 @@ static struct slice *known_models(const struct conf *conf)
     return known;
 }
 
-static void name_sources(struct control *c, const struct conf *conf)
-{
-    for (uint32_t i = 0; i < CONTROL_CONFIG_SOURCES; i++) {
-        c->sources[i].name = i < conf->n_sources ? SLICE("static") : (struct slice){NULL, 0};
-        /* A place without a source has nothing to tell. */
-        if (i >= conf->n_sources && c->fleet)
-            fleet_synced(c->fleet, (uint16_t)i);
-    }
-}
-
 int control_init(struct control *c,
                  struct loop *loop,
                  struct fetcher *fetcher,
@@ -433,7 +422,45 @@ int control_init(struct control *c,
                                    .sample = on_sample,
                                    .synced = on_synced,
                                    .silent = on_silent};
-    return rc;
+    return 0;
+}
+
+static bool same_checks(const struct conf_health *a, const struct conf_health *b)
+{
+    return a->interval_ns == b->interval_ns && a->timeout_ns == b->timeout_ns &&
+           a->scrape_ns == b->scrape_ns && slice_eq(a->path, b->path);
+}
+
+static bool same_models(const struct conf *a, const struct conf *b)
+{
+    bool same = a->routing.n_models == b->routing.n_models;
+
+    for (uint32_t i = 0; same && i < a->routing.n_models; i++)
+        same = slice_eq(a->routing.models[i].id, b->routing.models[i].id);
+    return same;
+}
+
+void control_reload(struct control *c, const struct conf *conf)
+{
+    struct health_rules rules = health_rules(conf);
+    bool checks = !same_checks(&c->conf->health, &conf->health);
+    bool models = !same_models(c->conf, conf);
+    struct slice *known = models ? known_models(conf) : NULL;
+
+    c->conf = conf;
+    fleet_set_health_rules(c->fleet, &rules);
+    if (models && (!known || fleet_set_known_models(c->fleet, known, conf->routing.n_models) != 0))
+        log_error("control", "out of memory: the list of known models stays as it was");
+    mem_free(loop_mem(), known);
+    control_publish(c);
+    if (!checks)
+        return;
+    struct probe_options o = {.interval_ns = conf->health.interval_ns,
+                              .timeout_ns = conf->health.timeout_ns,
+                              .scrape_ns = conf->health.scrape_ns,
+                              .path = conf->health.path};
+    if (prober_reconfigure(c->prober, &o, c->snapshot) != 0)
+        log_error("control", "out of memory: some endpoints are checked as before");
 }
 
 int control_start(struct control *c)
@@ -466,6 +493,7 @@ int control_start(struct control *c)
 
 void control_fini(struct control *c)
 {
+    control_end_sources(c);
     prober_free(c->prober);
     loop_timer_cancel(&c->build);
     loop_timer_cancel(&c->reclaim);

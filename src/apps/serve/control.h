@@ -11,6 +11,7 @@
 #include "apps/serve/metrics.h"
 #include "apps/serve/panic.h"
 #include "conf/conf.h"
+#include "discovery/discovery.h"
 #include "fleet/fleet.h"
 #include "fleet/health.h"
 #include "loop/loop.h"
@@ -45,8 +46,9 @@ struct control {
     const struct snapshot *snapshot; /**< the newest */
     struct update_sink sink;         /**< for sources */
     struct metrics_source sources[CONTROL_SOURCES_MAX];
-    uint64_t pending_since_ns[CONTROL_SOURCES_MAX]; /**< first unpublished word; 0 = none */
-    bool ok[CONTROL_SOURCES_MAX];                   /**< has told all it has, ever */
+    struct discovery *running[CONTROL_CONFIG_SOURCES]; /**< those that are not static */
+    uint64_t pending_since_ns[CONTROL_SOURCES_MAX];    /**< first unpublished word; 0 = none */
+    bool ok[CONTROL_SOURCES_MAX];                      /**< has told all it has, ever */
     bool told[CONTROL_SOURCES_MAX]; /**< said that it has synced, but the fleet was not told yet */
     uint16_t n_sources;
     uint16_t source_registry,
@@ -77,6 +79,8 @@ void control_own(struct control *c, const struct net_addr *addrs, uint32_t n);
 void control_tell_sources(struct control *c, const struct conf *conf);
 /** What only `before` had is gone. */
 void control_drop_sources(struct control *c, const struct conf *before, const struct conf *now);
+/** Stop them: nobody is told any more. */
+void control_end_sources(struct control *c);
 /** Another configuration: models, health. Endpoints that did not change keep all that is known of them. */
 void control_reload(struct control *c, const struct conf *conf);
 /** Publish what changed now, not in up to 20 ms: what an operator did is in force when the answer is sent. */

@@ -381,6 +381,35 @@ static void put_sources(const struct metrics_input *in, struct buf *out)
     }
 }
 
+static void put_source_stats(const struct metrics_input *in, struct buf *out)
+{
+    static const struct {
+        const char *name, *help;
+        bool is_counter;
+    } families[] = {
+        {"weir_source_up", "Did the source's last answer make sense?", false},
+        {"weir_source_held_endpoints",
+         "Endpoints that left their list in a mass and stay while our checks pass.", false},
+        {"weir_source_answers_total", "Good answers of a source.", true},
+        {"weir_source_errors_total", "Failed or bad answers of a source.", true},
+        {"weir_source_refused_total", "Instances of a source that could not be used.", true},
+    };
+
+    for (unsigned k = 0; k < ARRAY_LEN(families); k++) {
+        wire_prom_family(out, families[k].name, families[k].is_counter ? "counter" : "gauge",
+                         families[k].help);
+        for (uint32_t i = 0; i < in->n_sources; i++) {
+            const struct source_stats *s = in->sources[i].stats;
+            struct prom_label label = {"source", in->sources[i].name};
+            if (!s)
+                continue;
+            const double values[ARRAY_LEN(families)] = {s->up, s->n_leaving, (double)s->answers,
+                                                        (double)s->errors, (double)s->refused};
+            wire_prom_sample(out, families[k].name, &label, 1, values[k]);
+        }
+    }
+}
+
 void metrics_render(const struct metrics_input *in, struct buf *out)
 {
     gauge(out, "weir_build_info", "Always 1; the version is the label.");
@@ -394,6 +423,7 @@ void metrics_render(const struct metrics_input *in, struct buf *out)
     put_stale(in, out);
     put_panic(in, out);
     put_sources(in, out);
+    put_source_stats(in, out);
     counter(out, "weir_config_reloads_total", "Attempts to load a changed configuration.");
     struct prom_label ok = {"result", SLICE("ok")}, failed = {"result", SLICE("failed")};
     wire_prom_sample(out, "weir_config_reloads_total", &ok, 1, (double)in->reloads_ok);

@@ -4,13 +4,15 @@
 #define WEIR_APPS_SERVE_METRICS_H
 
 #include "base/buf.h"
+#include "discovery/source.h"
 #include "model/snapshot_t.h"
 #include "proxy/stats.h"
 
 /** Delay from a source's word to its publication, since the start. */
 struct metrics_source {
     struct slice name;
-    double delay_seconds; /**< of the last update */
+    double delay_seconds;             /**< of the last update */
+    const struct source_stats *stats; /**< NULL: it cannot fail */
 };
 
 /** All borrowed for the length of the call. */
