@@ -72,7 +72,9 @@ extern const struct conf_section conf_root;
 extern const struct conf_section conf_endpoints_root;
 
 /** Does the option count with the "type" that stands in base? */
-bool conf_option_counts(const struct conf_section *s, const struct conf_option *o, const void *base);
+bool conf_option_counts(const struct conf_section *s,
+                        const struct conf_option *o,
+                        const void *base);
 
 /** NULL when there is none. */
 const struct conf_option *conf_option_find(const struct conf_section *s, struct slice key);

@@ -71,8 +71,7 @@ static void look(struct file *f)
     loop_timer_set(f->env->loop, &f->look, loop_now(f->env->loop) + f->conf->interval_ns);
     if (stat(f->conf->path.p, &now)) {
         char text[128];
-        source_failed(f->source, "%s: %s", f->conf->path.p,
-                      strerror_r(errno, text, sizeof(text)));
+        source_failed(f->source, "%s: %s", f->conf->path.p, strerror_r(errno, text, sizeof(text)));
         f->read_once = false;
         return;
     }
