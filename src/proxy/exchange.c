@@ -270,6 +270,8 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
         why = early(x);
     if (!why && !body_begin(x, fields.content_type))
         why = REJECT_OVERLOADED;
+    if (why == REJECT_INVALID_REQUEST)
+        x->keep_asked = false;
     if (why) {
         size_t used = swallow(x, n);
         exchange_reject(x, why, param, detail);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Chunked transfer coding, read byte by byte where framing stands and in whole runs where payload stands.
- * Extensions and trailers are checked for form and dropped.
+ * Extensions and trailers are checked for form and dropped: what a server may read otherwise (blanks in an extension, a
+ * framing field among the trailers) is refused, though it is not passed on.
  */
 #include "wire/chunked.h"
 
@@ -10,7 +11,13 @@
 enum state {
     SIZE_FIRST = 0, /* the first digit of a chunk size */
     SIZE,
-    EXTENSION,
+    EXT_NAME_FIRST, /* behind ";" */
+    EXT_NAME,
+    EXT_VALUE_FIRST, /* behind "=" */
+    EXT_VALUE,
+    EXT_QUOTED,
+    EXT_ESCAPE,
+    EXT_END, /* behind the closing quote */
     SIZE_LF,
     DATA,
     DATA_CR,
@@ -58,8 +65,74 @@ static bool size_byte(struct chunked *c, char byte)
     }
     if (c->state == SIZE_FIRST || (byte != '\r' && byte != ';'))
         return false;
-    c->state = byte == '\r' ? SIZE_LF : EXTENSION;
+    c->state = byte == '\r' ? SIZE_LF : EXT_NAME_FIRST;
     return true;
+}
+
+/* An extension ends, or the next one begins. */
+static bool extension_over(struct chunked *c, char byte)
+{
+    c->state = byte == '\r' ? SIZE_LF : EXT_NAME_FIRST;
+    return byte == '\r' || byte == ';';
+}
+
+static bool quoted_byte(struct chunked *c, char byte)
+{
+    c->state = byte == '\\' ? EXT_ESCAPE : byte == '"' ? EXT_END : EXT_QUOTED;
+    return text_char((unsigned char)byte);
+}
+
+/* ;name, ;name=value or ;name="text" */
+static bool extension_byte(struct chunked *c, char byte)
+{
+    unsigned char b = (unsigned char)byte;
+
+    if (++c->line > CHUNKED_LINE_MAX)
+        return false;
+    switch (c->state) {
+    case EXT_NAME_FIRST:
+        c->state = EXT_NAME;
+        return name_char(b);
+    case EXT_NAME:
+        if (byte != '=')
+            return name_char(b) || extension_over(c, byte);
+        c->state = EXT_VALUE_FIRST;
+        return true;
+    case EXT_VALUE_FIRST:
+        c->state = byte == '"' ? EXT_QUOTED : EXT_VALUE;
+        return byte == '"' || name_char(b);
+    case EXT_VALUE:
+        return name_char(b) || extension_over(c, byte);
+    case EXT_QUOTED:
+        return quoted_byte(c, byte);
+    case EXT_ESCAPE:
+        c->state = EXT_QUOTED;
+        return text_char(b);
+    default:
+        return extension_over(c, byte);
+    }
+}
+
+/*
+ * Fields that would change the framing of what was just framed. While a name is read, `left` has a bit for each of them
+ * that it may still become, and `line` counts its bytes.
+ */
+static const char *const framing_fields[] = {"content-length", "transfer-encoding"};
+
+static void trailer_name(struct chunked *c, char byte)
+{
+    for (unsigned i = 0; i < ARRAY_LEN(framing_fields); i++)
+        if ((c->left >> i & 1) && ascii_lower(byte) != framing_fields[i][c->line])
+            c->left &= ~(UINT64_C(1) << i);
+    c->line++;
+}
+
+static bool trailer_is_framing(const struct chunked *c)
+{
+    for (unsigned i = 0; i < ARRAY_LEN(framing_fields); i++)
+        if ((c->left >> i & 1) && framing_fields[i][c->line] == 0)
+            return true;
+    return false;
 }
 
 static bool trailer_byte(struct chunked *c, char byte)
@@ -75,12 +148,18 @@ static bool trailer_byte(struct chunked *c, char byte)
             return true;
         }
         c->state = TRAILER_NAME;
+        c->line = 0;
+        c->left = (UINT64_C(1) << ARRAY_LEN(framing_fields)) - 1;
+        trailer_name(c, byte);
         return name_char(b);
     case TRAILER_NAME:
-        if (byte != ':')
-            return name_char(b);
-        c->state = TRAILER_VALUE;
-        return true;
+        if (byte == ':') {
+            c->state = TRAILER_VALUE;
+            return !trailer_is_framing(c);
+        }
+        if (c->left)
+            trailer_name(c, byte);
+        return name_char(b);
     case TRAILER_VALUE:
         if (byte != '\r')
             return text_char(b);
@@ -91,7 +170,13 @@ static bool trailer_byte(struct chunked *c, char byte)
         return byte == '\n';
     case SIZE_FIRST:
     case SIZE:
-    case EXTENSION:
+    case EXT_NAME_FIRST:
+    case EXT_NAME:
+    case EXT_VALUE_FIRST:
+    case EXT_VALUE:
+    case EXT_QUOTED:
+    case EXT_ESCAPE:
+    case EXT_END:
     case SIZE_LF:
     case DATA:
     case DATA_CR:
@@ -110,13 +195,14 @@ static bool framing_byte(struct chunked *c, char byte)
     case SIZE_FIRST:
     case SIZE:
         return size_byte(c, byte);
-    case EXTENSION:
-        if (++c->line > CHUNKED_LINE_MAX)
-            return false;
-        if (byte != '\r')
-            return text_char((unsigned char)byte);
-        c->state = SIZE_LF;
-        return true;
+    case EXT_NAME_FIRST:
+    case EXT_NAME:
+    case EXT_VALUE_FIRST:
+    case EXT_VALUE:
+    case EXT_QUOTED:
+    case EXT_ESCAPE:
+    case EXT_END:
+        return extension_byte(c, byte);
     case SIZE_LF:
         c->line = 0;
         c->state = c->left ? DATA : TRAILER_FIRST;

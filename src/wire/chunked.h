@@ -12,7 +12,8 @@
 
 /** Decoder state; zero-initialise. */
 struct chunked {
-    uint64_t left;    /**< payload bytes left in the current chunk */
+    uint64_t
+        left; /**< payload bytes left in the current chunk; in a trailer's name: see chunked.c */
     uint32_t line;    /**< bytes of the current size, extension or trailer line so far */
     uint32_t trailer; /**< bytes of all trailer lines so far */
     uint8_t state;
@@ -26,7 +27,8 @@ enum { CHUNKED_LINE_MAX = 4096, CHUNKED_TRAILER_MAX = 16384 };
  * Decode from the front of [p, p+n): consume framing and at most one run of payload.
  * @param payload out: payload borrowed from the input, possibly empty.
  * @return bytes consumed (> 0, payload included), 0 = nothing to do (n == 0 or done), WEIR_E_PROTO = malformed.
- * Call again with the rest until it returns 0. Trailer fields are checked for form and dropped.
+ * Call again with the rest until it returns 0. Extensions and trailer fields are checked for form and dropped; a
+ * trailer of framing (Content-Length, Transfer-Encoding) is refused.
  * Strict: hex digits only, CRLF only, no bare LF, at most 16 digits.
  */
 int64_t

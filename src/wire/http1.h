@@ -3,7 +3,8 @@
  * @file HTTP/1.x heads: strict parser and framing decision (RFC 9112). Borrows the buffer, copies nothing.
  * Strict means: what could be read two ways by two servers is refused (bare CR, obs-fold, space before the
  * colon, Content-Length with Transfer-Encoding, differing or malformed lengths, codings other than one final
- * "chunked"). A lone LF as line end is refused, in requests and responses.
+ * "chunked"). A lone LF as line end is refused, in requests and responses; so are methods other than those of
+ * RFC 9110 and PATCH, and absolute targets without a plain host.
  */
 #ifndef WEIR_WIRE_HTTP1_H
 #define WEIR_WIRE_HTTP1_H

@@ -29,10 +29,10 @@ decode(const char *text, size_t n, size_t cut, struct chunked *c, char *out, siz
     return (int64_t)at;
 }
 
-static const char stream[] = "5;name=\"v\"\r\nhello\r\n"
+static const char stream[] = "5;name=\"v\\\"\";b=c;d\r\nhello\r\n"
                              "00A\r\n0123456789\r\n"
                              "0\r\n"
-                             "Trailer-One: x\r\nTwo:\r\n"
+                             "Trailer-One: x\r\nTwo:\r\nContent-Lengths: 1\r\nTransfer: 2\r\n"
                              "\r\n";
 
 static void every_cut_gives_the_same_payload(void **state)
@@ -125,6 +125,16 @@ static void malformed_framing_is_refused_at_every_cut(void **state)
         "0\r\nA: \x7f\r\n",
         "0\r\n: b\r\n",
         ";a\r\n",
+        "5;\r\n",
+        "5; a\r\n",
+        "5;a=\r\n",
+        "5;a=b c\r\n",
+        "5;a=\"b\r\n",
+        "5;a=\"b\"c\r\n",
+        "5;a=\"\\\n",
+        "0\r\nContent-Length: 5\r\n",
+        "0\r\nTRANSFER-ENCODING:x",
+        "0\r\nX: y\r\ncontent-length:",
         "00000000000000005\r\n",
     };
     struct chunked c;

@@ -160,8 +160,22 @@ static void malformed_request_lines_are_refused(void **state)
     (void)state;
     refused("G(T / HTTP/1.1\r\n", 400, "invalid method");
     refused(" GET / HTTP/1.1\r\n", 400, "invalid method");
-    static const char *targets[] = {"",  "/a b", "/\x7f",    "/\xc3\xa9", "/#f",
-                                    "a", "*",    "ftp://a/", "http://",   "/\t"};
+    static const char *targets[] = {"",
+                                    "/a b",
+                                    "/\x7f",
+                                    "/\xc3\xa9",
+                                    "/#f",
+                                    "a",
+                                    "*",
+                                    "ftp://a/",
+                                    "http://",
+                                    "/\t",
+                                    "http:///",
+                                    "http://?",
+                                    "http://:80/",
+                                    "http://u@a/",
+                                    "http://a\\b/",
+                                    "https://<a>/"};
     for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
         char text[64] = "GET ";
         strncat(text, targets[i], 30);
@@ -173,7 +187,9 @@ static void malformed_request_lines_are_refused(void **state)
     refused("GET / HTTP/1.1 \r\n", 400, "invalid character in the head");
     refused("GET / HTTP/11\r\n\r\n", 400, "invalid HTTP version");
     refused("GET /\r\n\r\n", 400, "invalid request target");
-    refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "invalid request target");
+    refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "unknown method");
+    refused("oGET / HTTP/1.1\r\n", 400, "unknown method");
+    refused("get / HTTP/1.1\r\n", 400, "unknown method");
     refused("GET / HTTP/2.0\r\n\r\n", 505, "HTTP version not supported");
     refused("GET / HTTP/1.2\r\n\r\n", 505, "HTTP version not supported");
     refused("GET / HTTP/0.9\r\n\r\n", 505, "HTTP version not supported");
