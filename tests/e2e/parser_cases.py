@@ -116,6 +116,61 @@ REQUEST_WORDS = [
 ]
 
 
+def answer(*fields, body=b"hello", line=b"HTTP/1.1 200 OK", end=b"\r\n"):
+    return end.join([line, *fields]) + end * 2 + body
+
+
+def sized(n, *fields, body=b"hello"):
+    return answer(b"Content-Length: " + n, *fields, body=body)
+
+
+def chunked(body, *fields):
+    return answer(b"Transfer-Encoding: chunked", *fields, body=body)
+
+
+OK = sized(b"5")
+ANSWERS = [
+    OK, sized(b"0", body=b""), chunked(ONE), chunked(LAST), answer(), answer(b"Connection: close"), answer(line=b"HTTP/1.0 200 OK"),
+    # two for one request, and leftovers
+    OK + OK, sized(b"4"), sized(b"6"), sized(b"4") + OK, chunked(ONE + OK), chunked(ONE) + b"x", chunked(LAST) + OK, sized(b"0"), OK + b"\r\n", OK + b"HTTP/1.1 ",
+    OK + b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", OK * 5, OK + b"\x00" * 100,
+    # lengths
+    *[sized(n) for n in (b"+5", b"-5", b"5 ", b"\t5", b"0x5", b"5.0", b"5,5", b"5, 5", b"5;", b"", b"05", b"18446744073709551621", b"99999999999999999999999", b"4294967301")],
+    sized(b"5", b"Content-Length: 5"), sized(b"5", b"Content-Length: 6"), answer(b"Content-Length : 5"), answer(b" Content-Length: 5"), answer(b"Content-Length:\r\n 5"),
+    # codings
+    *[answer(t, body=ONE) for t in (
+        b"Transfer-Encoding: Chunked", b"Transfer-Encoding : chunked", b"Transfer-Encoding: chunked, chunked", b"Transfer-Encoding: gzip, chunked",
+        b"Transfer-Encoding: chunked, gzip", b"Transfer-Encoding: identity", b"Transfer-Encoding: xchunked", b"Transfer-Encoding:", b"Transfer-Encoding:\tchunked",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", b"Transfer-Encoding: chunked\r\nContent-Length: 5", b"Content-Length: 5\r\nTransfer-Encoding: chunked",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 99", b"X: y\nTransfer-Encoding: chunked")],
+    answer(b"Transfer-Encoding: chunked", line=b"HTTP/1.0 200 OK", body=ONE),
+    *[chunked(c) for c in (
+        b"5;a=b\r\nhello\r\n" + LAST, b"5 \r\nhello\r\n" + LAST, b"5\nhello\n0\n\n", b"+5\r\nhello\r\n" + LAST, b"-1\r\nhello\r\n" + LAST, b"5\r\nhelloX\r\n" + LAST,
+        b"6\r\nhello\r\n" + LAST, b"ffffffffffffffff\r\nhello", b"10000000000000005\r\nhello\r\n" + LAST, b"5\r\nhello\r\n0\r\nX: y\r\n\r\n",
+        b"5\r\nhello\r\n0\r\nContent-Length: 3\r\n\r\n", b"5\r\nhello\r\n0\r\n" + OK, b"5\r\nhello\r\n", b"5\r\nhel", b"0\r\n", b"", b"\r\n" + ONE)],
+    # no body by status
+    *[sized(b"5", body=b"") .replace(b"200 OK", s) for s in (b"204 No Content", b"304 Not Modified")],
+    *[OK.replace(b"200 OK", s) for s in (b"204 No Content", b"304 Not Modified", b"205 Reset", b"101 Switching Protocols", b"100 Continue", b"103 Early Hints", b"199 X")],
+    *[chunked(ONE).replace(b"200 OK", s) for s in (b"204 No Content", b"304 Not Modified", b"101 Switching Protocols", b"100 Continue")],
+    b"HTTP/1.1 100 Continue\r\n\r\n" + OK, b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" * 3 + OK, b"HTTP/1.1 100 Continue\r\n\r\n" * 200 + OK, b"HTTP/1.1 103 Early\r\n\r\n",
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + OK,
+    # lines
+    *[OK.replace(b"HTTP/1.1 200 OK", line) for line in (
+        b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.1  200 OK", b"HTTP/1.1 2000 OK", b"HTTP/1.1 20 OK", b"HTTP/1.1 099 OK", b"HTTP/1.1 999 OK", b"HTTP/1.1 +20 OK",
+        b"HTTP/1.1 200\tOK", b"HTTP/2.0 200 OK", b"HTTP/0.9 200 OK", b"http/1.1 200 OK", b"ICY 200 OK", b"HTTP/1.1 200 \xff\xfe", b"HTTP/1.1 200 a\x00b", b"HTTP/1.1 200 a\rb",
+        b"HTTP/1.1 200 OK\r\nX: y\r\n folded", b"HTTP/1.1 200 OK\r\nX : y", b"HTTP/1.1 200 OK\r\n: y", b"HTTP/1.1 200 OK\r\nX: a\nSet-Cookie: b",
+        b"HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b", b"HTTP/1.1 200 OK\r\nX: a\x00b", b"HTTP/1.1 200 OK\r\nX\x00: a", b"HTTP/1.1 200 OK\r\nX")],
+    answer(b"Content-Length: 5", end=b"\n"), b"\r\n" + OK, b"\n" + OK, b"hello", b"<html>hello</html>", b"\x16\x03\x01\x02\x00", b"", b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK\r\n",
+    answer(*[b"X: y"] * 120), answer(*[b"X: y"] * 400), answer(b"X: " + b"y" * 100000),
+    # connection
+    sized(b"5", b"Connection: close"), sized(b"5", b"Connection: keep-alive"), sized(b"5", b"Connection: Content-Length"), chunked(ONE, b"Connection: Transfer-Encoding"),
+    sized(b"5", b"Connection: X-Y", b"X-Y: z"), sized(b"5", b"Upgrade: x", b"Connection: upgrade"), sized(b"5", b"Trailer: X"), sized(b"5", b"X-Request-Id: a", b"X-Request-Id: b"),
+    OK.replace(b"200 OK", b"503 Busy"), OK.replace(b"200 OK", b"429 Busy"), OK.replace(b"200 OK", b"500 Broken") + OK,
+]
+
+ANSWER_WORDS = REQUEST_WORDS + [OK, b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n", b"204", b"304", b"101", b"100", b"HTTP/1.0 200 OK\r\n\r\n"]
+
+
 def mutate(rng, case, others, words):
     """One to four small changes."""
     b = bytearray(case)
