@@ -81,14 +81,19 @@ function direct(c) {
     const socket = new Duplex({ read() {}, write: (chunk, encoding, done) => done() });
     socket.setTimeout = socket.setKeepAlive = socket.setNoDelay = socket.ref = socket.unref = () => socket;
     const request = http.request({ method: c.method, path: "/", createConnection: () => socket, maxHeaderSize: 1 << 20 });
+    let seen = null;
     request.on("response", (res) => {
+      // As the parser hands it over: an error in what follows would take it away again.
+      const { push } = res;
       const parts = [];
-      res.on("data", (d) => parts.push(d));
-      res.on("error", () => resolve(null));
-      res.on("close", () => resolve(res.complete ? [res.statusCode, Buffer.concat(parts).toString("base64")] : null));
+      res.push = (chunk) => (chunk && parts.push(chunk), push.call(res, chunk));
+      res.on("error", () => {});
+      res.resume();
+      seen = () => (res.complete ? [res.statusCode, Buffer.concat(parts).toString("base64")] : null);
     });
-    request.on("upgrade", () => resolve(null));
-    request.on("error", () => resolve(null));
+    request.on("upgrade", () => {});
+    request.on("error", () => {});
+    request.on("close", () => setImmediate(() => resolve(seen && seen())));
     request.end();
     setImmediate(() => {
       socket.push(Buffer.from(c.bytes, "base64"));
