@@ -65,6 +65,23 @@ uint16_t net_addr_port(const struct net_addr *a)
     return ntohs(a->any.sa_family == AF_INET6 ? a->v6.sin6_port : a->v4.sin_port);
 }
 
+bool net_addr_nobody(const struct net_addr *a)
+{
+    uint32_t v4 = 0;
+
+    if (a->any.sa_family == AF_INET6) {
+        const struct in6_addr *six = &a->v6.sin6_addr;
+        if (!IN6_IS_ADDR_V4MAPPED(six))
+            return IN6_IS_ADDR_UNSPECIFIED(six) || IN6_IS_ADDR_LINKLOCAL(six) ||
+                   IN6_IS_ADDR_MULTICAST(six);
+        memcpy(&v4, six->s6_addr + 12, sizeof(v4));
+    } else {
+        v4 = a->v4.sin_addr.s_addr;
+    }
+    v4 = ntohl(v4);
+    return v4 >> 24 == 0 || v4 >> 16 == 0xa9fe || v4 >> 28 >= 14;
+}
+
 bool net_addr_loopback(const struct net_addr *a)
 {
     if (a->any.sa_family == AF_INET6)

@@ -30,5 +30,10 @@ int net_addr_parse(struct slice text, struct net_addr *out) MUST_CHECK;
 const char *net_addr_text(const struct net_addr *a, char out[NET_ADDR_TEXT]);
 uint16_t net_addr_port(const struct net_addr *a);
 bool net_addr_loopback(const struct net_addr *a);
+/**
+ * Is it an address where no server of others is: unspecified, link-local (where clouds keep the machine's own
+ * credentials, 169.254.169.254), multicast, broadcast, reserved? IPv4 inside IPv6 counts as IPv4.
+ */
+bool net_addr_nobody(const struct net_addr *a);
 
 #endif /* WEIR_NET_ADDR_H */

@@ -219,7 +219,7 @@ class Metrics:
     def __init__(self, text):
         self.text = text
         self.samples = []               # (name, labels, value)
-        for line in text.splitlines():
+        for line in text.split("\n"):    # no other line end counts, and labels may hold one
             if line and not line.startswith("#"):
                 m = self.LINE.match(line)
                 assert m, f"not a sample: {line!r}"

@@ -7,6 +7,7 @@
 #include "base/bug.h"
 #include "base/num.h"
 #include "base/utf8.h"
+#include "confio/secret.h"
 #include "probe/engine.h"
 #include "wire/url.h"
 
@@ -62,35 +63,14 @@ static int missing(const char *name, const char *what)
     return 2;
 }
 
-/* The secret itself, without a final line end. */
-static int read_secret(const char *where, char *out, size_t size)
+static int token(struct agent_options *o, const char *where)
 {
-    struct slice s = slice_str(where);
-    size_t n;
+    const char *wanted;
+    int rc = confio_secret_named(where, o->token, sizeof(o->token), &wanted);
 
-    if (slice_starts(s, SLICE("env:"))) {
-        const char *value = getenv(where + 4); /* NOLINT(concurrency-mt-unsafe): no thread yet */
-        if (!value || !*value || strlen(value) >= size)
-            return complain("--token", where, "a set variable of less than 4096 bytes");
-        n = strlen(value);
-        memcpy(out, value, n + 1);
-    } else if (slice_starts(s, SLICE("file:"))) {
-        FILE *f = fopen(where + 5, "re");
-        n = f ? fread(out, 1, size, f) : 0;
-        if (f)
-            (void)fclose(f);
-        if (n == 0 || n == size)
-            return complain("--token", where, "a readable file of 1 to 4095 bytes");
-    } else {
-        return complain_unseen("--token", "env:NAME or file:PATH");
-    }
-    while (n > 0 && (out[n - 1] == '\n' || out[n - 1] == '\r'))
-        n--;
-    out[n] = 0;
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)out[i] < 0x20 || out[i] == 0x7f)
-            n = 0;
-    return n ? -1 : complain("--token", where, "a token of one line");
+    if (rc == WEIR_E_INVALID)
+        return complain_unseen("--token", wanted);
+    return rc ? complain("--token", where, wanted) : -1;
 }
 
 static int duration(const char *name, const char *value, uint64_t least, uint64_t *out)
@@ -333,7 +313,7 @@ static int apply(struct agent_options *o, enum kind kind, const char *value)
     case KILL_AFTER:
         return duration(option, value, 0, &o->kill_ns);
     case TOKEN:
-        return read_secret(value, o->token, sizeof(o->token));
+        return token(o, value);
     default:
         return apply_text(o, kind, value);
     }

@@ -7,9 +7,10 @@
 #include <stdint.h>
 
 #include "base/slice.h"
+#include "confio/secret.h"
 #include "model/endpoint_t.h"
 
-enum { AGENT_MODELS_MAX = 64, AGENT_PAIRS_MAX = 64, AGENT_SECRET_MAX = 4096 };
+enum { AGENT_MODELS_MAX = 64, AGENT_PAIRS_MAX = 64 };
 
 /** Texts are borrowed from argv and the environment. */
 struct agent_options {
@@ -38,14 +39,14 @@ struct agent_options {
     uint32_t n_metadata;
     struct kv labels[AGENT_PAIRS_MAX];
     uint32_t n_labels;
-    const char *nvml;             /**< NULL = the usual library */
-    const char *sysfs;            /**< NULL = /sys */
-    bool devices;                 /**< print the devices and end */
-    char **command;               /**< NULL-terminated; NULL = none */
-    const char *username;         /**< WEIR_NACOS_USERNAME */
-    const char *password;         /**< WEIR_NACOS_PASSWORD */
-    char url_room[256];           /**< behind engine_url */
-    char token[AGENT_SECRET_MAX]; /**< empty = none */
+    const char *nvml;              /**< NULL = the usual library */
+    const char *sysfs;             /**< NULL = /sys */
+    bool devices;                  /**< print the devices and end */
+    char **command;                /**< NULL-terminated; NULL = none */
+    const char *username;          /**< WEIR_NACOS_USERNAME */
+    const char *password;          /**< WEIR_NACOS_PASSWORD */
+    char url_room[256];            /**< behind engine_url */
+    char token[CONFIO_TOKEN_SIZE]; /**< empty = none */
 };
 
 /**

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/bug.h"
 #include "base/num.h"
+#include "confio/secret.h"
 #include "loop/alloc.h"
 #include "loop/loop.h"
 #include "net/fetch.h"
@@ -14,7 +15,6 @@
 
 enum {
     HEADERS_MAX = 64,
-    SECRET_MAX = 4096,
     REQUEST_MAX = 4 << 20, /* what the admin API takes */
     ANSWER_MAX = 64 << 20,
 };
@@ -102,32 +102,13 @@ static int parse(int argc, char **argv, struct options *o)
     return 0;
 }
 
-/* The secret itself, without a final line end. */
-static int read_secret(const char *where, char out[SECRET_MAX])
+static int read_token(const char *where, char *out, size_t size)
 {
-    struct slice s = slice_str(where);
-    size_t n = 0;
+    const char *wanted;
+    int rc = confio_secret_named(where, out, size, &wanted);
 
-    if (slice_starts(s, SLICE("env:"))) {
-        const char *value = getenv(where + 4); /* NOLINT(concurrency-mt-unsafe): no thread yet */
-        n = value ? strlen(value) : 0;
-        if (n == 0 || n >= SECRET_MAX)
-            return complain("--token", where, "a set variable of less than 4096 bytes");
-        memcpy(out, value, n);
-    } else if (slice_starts(s, SLICE("file:"))) {
-        FILE *f = fopen(where + 5, "re");
-        n = f ? fread(out, 1, SECRET_MAX, f) : 0;
-        if (f)
-            (void)fclose(f);
-        if (n == 0 || n == SECRET_MAX)
-            return complain("--token", where, "a readable file of 1 to 4095 bytes");
-    } else {
-        return complain("--token", "...", "env:NAME or file:PATH");
-    }
-    while (n > 0 && (out[n - 1] == '\n' || out[n - 1] == '\r'))
-        n--;
-    out[n] = 0;
-    return 0;
+    /* What names no place may be the secret itself. */
+    return rc ? complain("--token", rc == WEIR_E_INVALID ? "..." : where, wanted) : 0;
 }
 
 static int read_file(const char *path, struct buf *out)
@@ -337,7 +318,7 @@ static int converse(const struct options *o, const char *secret, struct slice bo
 int explain_main(int argc, char **argv)
 {
     struct options o = {.admin = "http://127.0.0.1:29000"};
-    char secret[SECRET_MAX] = "";
+    char secret[CONFIO_TOKEN_SIZE] = "";
     struct url url;
     struct buf body;
 
@@ -351,7 +332,7 @@ int explain_main(int argc, char **argv)
         (void)complain("--admin", o.admin, "a URL such as http://127.0.0.1:29000");
         return EXIT_WRONG;
     }
-    if (o.token && read_secret(o.token, secret) != 0)
+    if (o.token && read_token(o.token, secret, sizeof(secret)) != 0)
         return EXIT_WRONG;
     buf_init(&body, loop_mem(), (size_t)4 * REQUEST_MAX);
     int status = EXIT_WRONG;

@@ -66,12 +66,25 @@ static bool is_own(const struct control *c, struct slice host, uint16_t port)
     return false;
 }
 
+/* Who may register may not make Weir speak to what only this machine may speak to. Names are not resolved here. */
+static bool is_nobody(struct slice host, uint16_t port)
+{
+    struct net_addr a;
+
+    return net_addr_literal(host, port, &a) == 0 && net_addr_nobody(&a);
+}
+
 static int on_upsert(void *ctx, uint16_t source, const struct instance *instance)
 {
     struct control *c = ctx;
 
     if (is_own(c, instance->host, instance->port)) {
         log_warn("control", "%.*s:%u is this gateway itself: refused", SLICE_ARG(instance->host),
+                 instance->port);
+        return WEIR_E_DENIED;
+    }
+    if (source == c->source_registry && is_nobody(instance->host, instance->port)) {
+        log_warn("control", "%.*s:%u is no address of a server: refused", SLICE_ARG(instance->host),
                  instance->port);
         return WEIR_E_DENIED;
     }

@@ -45,6 +45,19 @@ static int complain_listen(const char *who, const struct net_addr *addr, const c
     return rc;
 }
 
+/*
+ * A core would hold tokens and prompts. Only the soft limit: `prlimit --core=unlimited --pid` asks for one all the same.
+ */
+static void no_core(void)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_CORE, &r) != 0)
+        return;
+    r.rlim_cur = 0;
+    (void)setrlimit(RLIMIT_CORE, &r);
+}
+
 /* As many descriptors as we are allowed; proxy/plan.c says how many connections they carry. */
 static void raise_descriptors(void)
 {
@@ -303,6 +316,7 @@ int serve_main(int argc, char **argv)
     s->edition = mem_zalloc(loop_mem(), sizeof(*s->edition));
     if (s->edition && load_configuration(argc, argv, &s->flags, &s->edition->conf, &status)) {
         log_set_level((enum log_level)s->edition->conf->logging.level);
+        no_core();
         raise_descriptors();
         rc = start(s);
         if (rc == 0)

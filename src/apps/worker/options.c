@@ -6,6 +6,7 @@
 
 #include "base/bug.h"
 #include "base/num.h"
+#include "confio/secret.h"
 
 static const char usage[] =
     "usage: weir worker [option ...]\n"
@@ -43,32 +44,13 @@ static int complain(const char *name, const char *value, const char *wanted)
     return 2;
 }
 
-/* The secret itself, without a final line end. */
-static int read_secret(const char *where, char *out, size_t size)
+static int token(struct worker_options *o, const char *where)
 {
-    struct slice s = slice_str(where);
-    size_t n;
+    const char *wanted;
+    int rc = confio_secret_named(where, o->token, sizeof(o->token), &wanted);
 
-    if (slice_starts(s, SLICE("env:"))) {
-        const char *value = getenv(where + 4); /* NOLINT(concurrency-mt-unsafe): no thread yet */
-        if (!value || !*value || strlen(value) >= size)
-            return complain("--token", where, "a set variable of less than 4096 bytes");
-        n = strlen(value);
-        memcpy(out, value, n + 1);
-    } else if (slice_starts(s, SLICE("file:"))) {
-        FILE *f = fopen(where + 5, "re");
-        n = f ? fread(out, 1, size, f) : 0;
-        if (f)
-            (void)fclose(f);
-        if (n == 0 || n == size)
-            return complain("--token", where, "a readable file of 1 to 4095 bytes");
-    } else {
-        return complain("--token", "...", "env:NAME or file:PATH");
-    }
-    while (n > 0 && (out[n - 1] == '\n' || out[n - 1] == '\r'))
-        n--;
-    out[n] = 0;
-    return -1;
+    /* What names no place may be the secret itself. */
+    return rc ? complain("--token", rc == WEIR_E_INVALID ? "..." : where, wanted) : -1;
 }
 
 static int whole(const char *name, const char *value, uint64_t min, uint64_t max, uint64_t *out)
@@ -264,7 +246,7 @@ static int apply(struct worker_options *o, enum kind kind, const char *value)
         rc = duration(name, value, &o->ttl_ns);
         return rc < 0 && o->ttl_ns < 100 * NS_PER_MS ? complain(name, value, "100ms or more") : rc;
     case TOKEN:
-        return read_secret(value, o->token, sizeof(o->token));
+        return token(o, value);
     case ADVERTISE:
         return set_name(name, value, &o->advertise);
     case NAME:

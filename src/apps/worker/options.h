@@ -8,10 +8,11 @@
 
 #include "apps/worker/fault.h"
 #include "base/slice.h"
+#include "confio/secret.h"
 #include "engine/profile.h"
 #include "model/endpoint_t.h"
 
-enum { WORKER_MODELS_MAX = 64, WORKER_METADATA_MAX = 64, WORKER_TOKEN_MAX = 4096 };
+enum { WORKER_MODELS_MAX = 64, WORKER_METADATA_MAX = 64 };
 
 /** Texts are borrowed from argv. */
 struct worker_options {
@@ -40,7 +41,7 @@ struct worker_options {
     uint32_t n_metadata;
     uint64_t seed;
     bool early_headers;
-    char token[WORKER_TOKEN_MAX]; /**< of the registry; empty = none */
+    char token[CONFIO_TOKEN_SIZE]; /**< of the registry; empty = none */
 };
 
 /**
