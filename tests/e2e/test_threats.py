@@ -64,7 +64,7 @@ def test_registered_words_break_no_line_anywhere(start_weir, upstream):
                                     "metadata": json.dumps({"model_id": "m", "gpu_type": EVIL, EVIL: EVIL})})
     r = weir.registry_http("POST", f"/nacos/v1/ns/instance?{query}")
     if r.status == 200:
-        weir.wait_up(up)
+        h.wait_until(lambda: weir.chat().status == 200, "the model to be known")
         c = h.RawClient(weir.data)
         c.request(body={"model": "m"}, headers=[("X-Weir-Explain", "1")])
         status, head = c.head()
