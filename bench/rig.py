@@ -110,7 +110,8 @@ class Calibrator:
 
 def loadgen(port, args, cpu=0):
     """Run the load generator; its JSON as a dict."""
-    done = subprocess.run(["taskset", "-c", str(cpu), os.path.join(BUILD, "bench", "loadgen"),
+    pin = ["taskset", "-c", str(cpu)] if cpu is not None else []
+    done = subprocess.run([*pin, os.path.join(BUILD, "bench", "loadgen"),
                            "--target", f"127.0.0.1:{port}", *map(str, args)], capture_output=True, text=True)
     if not done.stdout.startswith("{"):
         raise SystemExit(f"loadgen failed: {done.stderr}")

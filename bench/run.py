@@ -103,8 +103,8 @@ def start_nginx(backends, folder):
     return program, port
 
 
-def start_weir(backends, folder, extra=()):
-    program = rig.Program([os.path.join(rig.BUILD, "weir"), "serve", "--host", "127.0.0.1", "--port", 0,
+def start_weir(backends, folder, extra=(), under=()):
+    program = rig.Program([*under, os.path.join(rig.BUILD, "weir"), "serve", "--host", "127.0.0.1", "--port", 0,
                            "--admin-port", 0, "--registry-port", "off", "--threads", 1, *extra,
                            "--worker-urls", *[f"http://{b}" for b in backends]], cpu=1,
                           log=os.path.join(folder, "weir.log"))
