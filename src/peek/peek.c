@@ -40,52 +40,73 @@ enum class {
     C_AUDIO,
 };
 
-struct word {
-    struct slice key;
-    uint8_t means;
-};
+/* The length is compared by the switch around it; with that known, this is a comparison of words, not a call. */
+#define IS(key, text) (memcmp((key).p, (text), sizeof(text) - 1) == 0)
 
-#define W(text, means_)                                                                            \
-    {                                                                                              \
-        {(text), sizeof(text) - 1}, (means_)                                                       \
-    }
-
-static const struct word fields[] = {
-    W("model", F_MODEL),
-    W("user", F_USER),
-    W("prompt_cache_key", F_CACHE_KEY),
-    W("previous_response_id", F_PREVIOUS_ID),
-    W("stream", F_STREAM),
-    W("max_completion_tokens", F_MAX_COMPLETION),
-    W("max_tokens", F_MAX_TOKENS),
-    W("max_output_tokens", F_MAX_OUTPUT),
-    W("messages", F_MESSAGES),
-    W("prompt", F_PROMPT),
-    W("input", F_INPUT),
-    W("tools", F_TOOLS),
-    W("functions", F_FUNCTIONS),
-    W("system", F_SYSTEM),
-    W("instructions", F_INSTRUCTIONS),
-};
-
-static const struct word classes[] = {
-    W("content", C_TEXT),      W("text", C_TEXT),
-    W("refusal", C_TEXT),      W("reasoning_content", C_TEXT),
-    W("thinking", C_TEXT),     W("output", C_TEXT),
-    W("arguments", C_WHOLE),   W("input", C_WHOLE),
-    W("image_url", C_IMAGE),   W("image", C_IMAGE),
-    W("images", C_IMAGE),      W("source", C_IMAGE),
-    W("video", C_IMAGE),       W("video_url", C_IMAGE),
-    W("input_audio", C_AUDIO), W("audio", C_AUDIO),
-    W("audio_url", C_AUDIO),
-};
-
-static uint8_t look_up(const struct word *words, size_t n, struct slice key)
+static enum field field_of(struct slice key)
 {
-    for (size_t i = 0; i < n; i++)
-        if (slice_eq(words[i].key, key))
-            return words[i].means;
-    return 0;
+    switch (key.n) {
+    case 4:
+        return IS(key, "user") ? F_USER : F_NONE;
+    case 5:
+        return IS(key, "model")   ? F_MODEL
+               : IS(key, "input") ? F_INPUT
+               : IS(key, "tools") ? F_TOOLS
+                                  : F_NONE;
+    case 6:
+        return IS(key, "stream")   ? F_STREAM
+               : IS(key, "prompt") ? F_PROMPT
+               : IS(key, "system") ? F_SYSTEM
+                                   : F_NONE;
+    case 8:
+        return IS(key, "messages") ? F_MESSAGES : F_NONE;
+    case 9:
+        return IS(key, "functions") ? F_FUNCTIONS : F_NONE;
+    case 10:
+        return IS(key, "max_tokens") ? F_MAX_TOKENS : F_NONE;
+    case 12:
+        return IS(key, "instructions") ? F_INSTRUCTIONS : F_NONE;
+    case 16:
+        return IS(key, "prompt_cache_key") ? F_CACHE_KEY : F_NONE;
+    case 17:
+        return IS(key, "max_output_tokens") ? F_MAX_OUTPUT : F_NONE;
+    case 20:
+        return IS(key, "previous_response_id") ? F_PREVIOUS_ID : F_NONE;
+    case 21:
+        return IS(key, "max_completion_tokens") ? F_MAX_COMPLETION : F_NONE;
+    default:
+        return F_NONE;
+    }
+}
+
+static enum class class_of(struct slice key)
+{
+    switch (key.n) {
+    case 4:
+        return IS(key, "text") ? C_TEXT : C_OTHER;
+    case 5:
+        return IS(key, "input")                          ? C_WHOLE
+               : IS(key, "image") || IS(key, "video")    ? C_IMAGE
+               : IS(key, "audio")                        ? C_AUDIO
+                                                         : C_OTHER;
+    case 6:
+        return IS(key, "output") ? C_TEXT : IS(key, "images") || IS(key, "source") ? C_IMAGE : C_OTHER;
+    case 7:
+        return IS(key, "content") || IS(key, "refusal") ? C_TEXT : C_OTHER;
+    case 8:
+        return IS(key, "thinking") ? C_TEXT : C_OTHER;
+    case 9:
+        return IS(key, "arguments")                            ? C_WHOLE
+               : IS(key, "image_url") || IS(key, "video_url") ? C_IMAGE
+               : IS(key, "audio_url")                          ? C_AUDIO
+                                                               : C_OTHER;
+    case 11:
+        return IS(key, "input_audio") ? C_AUDIO : C_OTHER;
+    case 17:
+        return IS(key, "reasoning_content") ? C_TEXT : C_OTHER;
+    default:
+        return C_OTHER;
+    }
 }
 
 static struct slice key_text(const struct peek *k)
@@ -179,7 +200,7 @@ static void set_limit(struct peek *k, uint64_t v)
 /* A top-level key: what stood under it before no longer counts. */
 static void field_begin(struct peek *k)
 {
-    k->field = look_up(fields, ARRAY_LEN(fields), key_text(k));
+    k->field = field_of(key_text(k));
     struct peek_text *text = text_of(k);
 
     if (text) {
@@ -218,7 +239,7 @@ static void on_key(struct peek *k, struct slice text, bool last)
     if (k->depth == 1)
         field_begin(k);
     else if (in_section(k))
-        k->class = look_up(classes, ARRAY_LEN(classes), key_text(k));
+        k->class = class_of(key_text(k));
     k->key_len = 0;
 }
 
@@ -394,8 +415,14 @@ static int on_event(void *ctx, enum json_event event, struct slice text, bool la
 
 void peek_init(struct peek *k)
 {
-    *k = (struct peek){0};
+    /* Most of it is room for texts, which need no clearing. */
     wire_json_init(&k->scan, on_event, k);
+    peek_text_begin(&k->found.model);
+    peek_text_begin(&k->found.user);
+    peek_text_begin(&k->found.prompt_cache_key);
+    peek_text_begin(&k->found.previous_response_id);
+    memset(&k->found.stream, 0, sizeof(k->found) - offsetof(struct peek_found, stream));
+    memset(&k->bytes, 0, sizeof(*k) - offsetof(struct peek, bytes));
 }
 
 int peek_feed(struct peek *k, const char *p, size_t n)

@@ -97,10 +97,29 @@ static int pop(struct json_scan *s)
     return emit_plain(s, event);
 }
 
-static void string_begin(struct json_scan *s, bool is_key)
+/*
+ * Behind the opening quote. A string that is here whole, without an escape, is handed on at once; any other is begun and
+ * goes its way byte by byte.
+ */
+static int string_begin(struct json_scan *s, struct run *r, bool is_key)
 {
-    s->state = STRING;
+    const char *from = r->p + 1;
+    const char *stop = scan_json_text(from, r->end);
+
     s->is_key = is_key;
+    if (stop == r->end || *stop != '"') {
+        s->state = STRING;
+        r->p = from;
+        return 0;
+    }
+    if (is_key)
+        s->state = COLON;
+    else
+        value_done(s);
+    r->p = stop;
+    int rc = emit_text(s, slice_of(from, (size_t)(stop - from)), true);
+    r->p += rc == 0;
+    return rc;
 }
 
 static int value_begin(struct json_scan *s, struct run *r)
@@ -113,9 +132,7 @@ static int value_begin(struct json_scan *s, struct run *r)
         r->p++;
         return push(s, c == '{');
     case '"':
-        r->p++;
-        string_begin(s, false);
-        return 0;
+        return string_begin(s, r, false);
     case 't':
     case 'f':
     case 'n':
@@ -150,11 +167,10 @@ static int structure_byte(struct json_scan *s, struct run *r)
     case KEY:
         if (c != '"' && (c != '}' || s->state == KEY))
             return fail(s, "key expected");
+        if (c == '"')
+            return string_begin(s, r, true);
         r->p++;
-        if (c == '}')
-            return pop(s);
-        string_begin(s, true);
-        return 0;
+        return pop(s);
     case COLON:
         if (c != ':')
             return fail(s, "colon expected");
@@ -182,9 +198,14 @@ static int structure_byte(struct json_scan *s, struct run *r)
     return WEIR_E_PROTO;
 }
 
+static bool blank(char c)
+{
+    return (unsigned char)c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t');
+}
+
 static int structure(struct json_scan *s, struct run *r)
 {
-    while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\r' || *r->p == '\t'))
+    while (r->p < r->end && blank(*r->p))
         r->p++;
     return r->p < r->end ? structure_byte(s, r) : 0;
 }
@@ -417,6 +438,11 @@ static int literal(struct json_scan *s, struct run *r)
 {
     struct slice text = literals[s->literal].text;
 
+    if (s->literal_at == 0 && (size_t)(r->end - r->p) >= text.n &&
+        memcmp(r->p, text.p, text.n) == 0) {
+        r->p += text.n;
+        s->literal_at = (uint8_t)text.n;
+    }
     while (r->p < r->end && s->literal_at < text.n) {
         if (*r->p != text.p[s->literal_at])
             return fail(s, "value expected");
@@ -434,14 +460,14 @@ int wire_json_scan(struct json_scan *s, const char *p, size_t n)
     struct run r = {.p = p, .end = p + n};
 
     while (!s->rc && r.p < r.end) {
-        if (s->state == STRING)
+        if (s->state < STRING || s->state == DONE)
+            s->rc = structure(s, &r);
+        else if (s->state == STRING)
             s->rc = string(s, &r);
         else if (s->state == NUMBER)
             s->rc = number(s, &r);
-        else if (s->state == LITERAL)
-            s->rc = literal(s, &r);
         else
-            s->rc = structure(s, &r);
+            s->rc = literal(s, &r);
     }
     s->offset += (uint64_t)(r.p - p);
     return s->rc;
