@@ -79,33 +79,25 @@ static enum field field_of(struct slice key)
     }
 }
 
-static enum class class_of(struct slice key)
-{
-    switch (key.n) {
-    case 4:
-        return IS(key, "text") ? C_TEXT : C_OTHER;
-    case 5:
-        return IS(key, "input")                          ? C_WHOLE
-               : IS(key, "image") || IS(key, "video")    ? C_IMAGE
-               : IS(key, "audio")                        ? C_AUDIO
-                                                         : C_OTHER;
-    case 6:
-        return IS(key, "output") ? C_TEXT : IS(key, "images") || IS(key, "source") ? C_IMAGE : C_OTHER;
-    case 7:
-        return IS(key, "content") || IS(key, "refusal") ? C_TEXT : C_OTHER;
-    case 8:
-        return IS(key, "thinking") ? C_TEXT : C_OTHER;
-    case 9:
-        return IS(key, "arguments")                            ? C_WHOLE
-               : IS(key, "image_url") || IS(key, "video_url") ? C_IMAGE
-               : IS(key, "audio_url")                          ? C_AUDIO
-                                                               : C_OTHER;
-    case 11:
-        return IS(key, "input_audio") ? C_AUDIO : C_OTHER;
-    case 17:
-        return IS(key, "reasoning_content") ? C_TEXT : C_OTHER;
-    default:
-        return C_OTHER;
+static enum class class_of(struct slice key) {
+    switch (key.n){
+        case 4 : return IS(key, "text") ? C_TEXT : C_OTHER;
+        case 5 : return IS(key, "input")       ? C_WHOLE
+        : IS(key, "image") || IS(key, "video") ? C_IMAGE
+        : IS(key, "audio")                     ? C_AUDIO
+                                               : C_OTHER;
+        case 6 : return IS(key, "output")        ? C_TEXT
+        : IS(key, "images") || IS(key, "source") ? C_IMAGE
+                                                 : C_OTHER;
+        case 7 : return IS(key, "content") || IS(key, "refusal") ? C_TEXT : C_OTHER;
+        case 8 : return IS(key, "thinking") ? C_TEXT : C_OTHER;
+        case 9 : return IS(key, "arguments")           ? C_WHOLE
+        : IS(key, "image_url") || IS(key, "video_url") ? C_IMAGE
+        : IS(key, "audio_url")                         ? C_AUDIO
+                                                       : C_OTHER;
+        case 11 : return IS(key, "input_audio") ? C_AUDIO : C_OTHER;
+        case 17 : return IS(key, "reasoning_content") ? C_TEXT : C_OTHER;
+        default : return C_OTHER;
     }
 }
 
@@ -198,9 +190,9 @@ static void set_limit(struct peek *k, uint64_t v)
 }
 
 /* A top-level key: what stood under it before no longer counts. */
-static void field_begin(struct peek *k)
+static void field_begin(struct peek *k, struct slice key)
 {
-    k->field = field_of(key_text(k));
+    k->field = field_of(key);
     struct peek_text *text = text_of(k);
 
     if (text) {
@@ -221,26 +213,31 @@ static void field_begin(struct peek *k)
     }
 }
 
-static void on_key(struct peek *k, struct slice text, bool last)
+static int on_key(struct peek *k, struct slice text, bool last)
 {
     if (k->block_depth) {
         if (k->class == C_WHOLE)
             count_bytes(k, text.n);
-        return;
+        return 0;
     }
-    if (k->key_len + text.n > PEEK_KEY_MAX) {
-        k->key_len = PEEK_KEY_MAX + 1;
-    } else {
-        memcpy(k->key + k->key_len, text.p, text.n);
-        k->key_len = (uint8_t)(k->key_len + text.n);
+    /* Nearly always a key comes in one piece, and needs no copy. */
+    if (k->key_len || !last) {
+        if (k->key_len + text.n > PEEK_KEY_MAX) {
+            k->key_len = PEEK_KEY_MAX + 1;
+        } else {
+            memcpy(k->key + k->key_len, text.p, text.n);
+            k->key_len = (uint8_t)(k->key_len + text.n);
+        }
+        text = key_text(k);
     }
     if (!last)
-        return;
-    if (k->depth == 1)
-        field_begin(k);
-    else if (in_section(k))
-        k->class = class_of(key_text(k));
+        return 0;
     k->key_len = 0;
+    if (k->depth == 1)
+        field_begin(k, text);
+    else if (in_section(k))
+        k->class = class_of(text);
+    return 0;
 }
 
 /* The front of a string is there, whole or all that comes: is it a data URL of media? */
@@ -277,7 +274,7 @@ static void on_text(struct peek *k, struct slice text, bool last)
     }
 }
 
-static void on_string(struct peek *k, struct slice text, bool last)
+static int on_string(struct peek *k, struct slice text, bool last)
 {
     bool first = !k->in_string;
 
@@ -287,48 +284,50 @@ static void on_string(struct peek *k, struct slice text, bool last)
     if (!in_section(k)) {
         struct peek_text *value = k->depth == 1 ? text_of(k) : NULL;
         if (!value)
-            return;
+            return 0;
         peek_text_put(value, text);
         if (last)
             peek_text_done(value);
-        return;
+        return 0;
     }
     switch ((enum class)k->class) {
     case C_TEXT:
         on_text(k, text, last);
-        return;
+        return 0;
     case C_WHOLE:
         count_bytes(k, text.n);
-        return;
+        return 0;
     case C_IMAGE:
     case C_AUDIO:
         if (first && !k->block_depth)
             count_media(k, k->class == C_AUDIO);
-        return;
+        return 0;
     case C_OTHER:
     default:
-        return;
+        return 0;
     }
 }
 
-static void on_number(struct peek *k, struct slice text)
+static int on_number(struct peek *k, struct slice text, bool last)
 {
     uint64_t v;
     double d;
 
+    (void)last;
     if (in_section(k)) {
         if (k->class == C_WHOLE)
             count_bytes(k, text.n);
         else if (k->objects == 0 && (k->field == F_PROMPT || k->field == F_INPUT))
             count_bytes(k, 4);
-        return;
+        return 0;
     }
     if (k->depth != 1 || k->field < F_MAX_COMPLETION)
-        return;
+        return 0;
     if (num_u64(text, &v) == 0)
         set_limit(k, v);
     else if (num_f64(text, &d) == 0 && d >= 1 && d < 1e15)
         set_limit(k, (uint64_t)d);
+    return 0;
 }
 
 static void on_open(struct peek *k, bool object)
@@ -377,40 +376,63 @@ static void on_close(struct peek *k, bool object)
     k->class = k->was_text[level / 8] >> (level % 8) & 1 ? C_TEXT : C_OTHER;
 }
 
-static int on_event(void *ctx, enum json_event event, struct slice text, bool last)
+static int on_object(struct peek *k, struct slice text, bool last)
 {
-    struct peek *k = ctx;
+    (void)text;
+    (void)last;
+    on_open(k, true);
+    return 0;
+}
 
-    switch (event) {
-    case JSON_SCAN_OBJECT_BEGIN:
-    case JSON_SCAN_ARRAY_BEGIN:
-        on_open(k, event == JSON_SCAN_OBJECT_BEGIN);
-        break;
-    case JSON_SCAN_OBJECT_END:
-    case JSON_SCAN_ARRAY_END:
-        on_close(k, event == JSON_SCAN_OBJECT_END);
-        break;
-    case JSON_SCAN_KEY:
-        on_key(k, text, last);
-        break;
-    case JSON_SCAN_STRING:
-        on_string(k, text, last);
-        break;
-    case JSON_SCAN_NUMBER:
-        on_number(k, text);
-        break;
-    case JSON_SCAN_TRUE:
-    case JSON_SCAN_FALSE:
-        if (k->field == F_STREAM && k->depth == 1) {
-            k->found.stream = event == JSON_SCAN_TRUE;
-            k->found.has_stream = true;
-        }
-        break;
-    case JSON_SCAN_NULL:
-    default:
-        break;
+static int on_array(struct peek *k, struct slice text, bool last)
+{
+    (void)text;
+    (void)last;
+    on_open(k, false);
+    return 0;
+}
+
+static int on_object_end(struct peek *k, struct slice text, bool last)
+{
+    (void)text;
+    (void)last;
+    on_close(k, true);
+    return 0;
+}
+
+static int on_array_end(struct peek *k, struct slice text, bool last)
+{
+    (void)text;
+    (void)last;
+    on_close(k, false);
+    return 0;
+}
+
+static int on_bool(struct peek *k, bool value)
+{
+    if (k->field == F_STREAM && k->depth == 1) {
+        k->found.stream = value;
+        k->found.has_stream = true;
     }
     return 0;
+}
+
+static int on_event(void *ctx, enum json_event event, struct slice text, bool last)
+{
+    /* A jump and no frame of its own: it is called for every token. */
+    static int (*const on[])(struct peek * k, struct slice text, bool last) = {
+        [JSON_SCAN_OBJECT_BEGIN] = on_object,
+        [JSON_SCAN_OBJECT_END] = on_object_end,
+        [JSON_SCAN_ARRAY_BEGIN] = on_array,
+        [JSON_SCAN_ARRAY_END] = on_array_end,
+        [JSON_SCAN_KEY] = on_key,
+        [JSON_SCAN_STRING] = on_string,
+        [JSON_SCAN_NUMBER] = on_number,
+    };
+
+    if (event <= JSON_SCAN_NUMBER)
+        return on[event](ctx, text, last);
+    return event == JSON_SCAN_NULL ? 0 : on_bool(ctx, event == JSON_SCAN_TRUE);
 }
 
 void peek_init(struct peek *k)

@@ -162,11 +162,12 @@ note(struct cursor *c, struct http1_head *head, const struct http1_field *f, str
         if (!is(f->name, "content-length"))
             return 0;
         return odd(c, f, raw) ? refuse(c, 400, "blanks around Content-Length")
-                   : note_length(c, head, f->value);
+                              : note_length(c, head, f->value);
     case 17:
         if (!is(f->name, "transfer-encoding"))
             return 0;
-        return odd(c, f, raw) ? refuse(c, 400, "blanks around Transfer-Encoding") : note_coding(c, f->value);
+        return odd(c, f, raw) ? refuse(c, 400, "blanks around Transfer-Encoding")
+                              : note_coding(c, f->value);
     default:
         return 0;
     }

@@ -118,8 +118,14 @@ static int string_begin(struct json_scan *s, struct run *r, bool is_key)
         value_done(s);
     r->p = stop;
     int rc = emit_text(s, slice_of(from, (size_t)(stop - from)), true);
-    r->p += rc == 0;
-    return rc;
+    if (rc)
+        return rc;
+    r->p++;
+    if (is_key && r->p < r->end && *r->p == ':') {
+        r->p++;
+        s->state = VALUE;
+    }
+    return 0;
 }
 
 static int value_begin(struct json_scan *s, struct run *r)
@@ -205,9 +211,16 @@ static bool blank(char c)
 
 static int structure(struct json_scan *s, struct run *r)
 {
-    while (r->p < r->end && blank(*r->p))
-        r->p++;
-    return r->p < r->end ? structure_byte(s, r) : 0;
+    int rc = 0;
+
+    do {
+        while (r->p < r->end && blank(*r->p))
+            r->p++;
+        if (r->p == r->end)
+            break;
+        rc = structure_byte(s, r);
+    } while (!rc && (s->state < STRING || s->state == DONE));
+    return rc;
 }
 
 static int emit_code_point(struct json_scan *s, uint32_t c)

@@ -92,8 +92,8 @@ static inline const char *scan_word(const char *p, const char *end)
         /* "-", ".", "/" and the digits stand in a row. */
         __m128i digit = _mm_and_si128(_mm_cmpgt_epi8(x, _mm_set1_epi8('-' - 1)),
                                       _mm_cmplt_epi8(x, _mm_set1_epi8('9' + 1)));
-        __m128i word = _mm_andnot_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('/')),
-                                        _mm_or_si128(letter, digit));
+        __m128i word =
+            _mm_andnot_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('/')), _mm_or_si128(letter, digit));
         unsigned other = (unsigned)_mm_movemask_epi8(word) ^ 0xFFFFu;
         if (other)
             return p + __builtin_ctz(other);
