@@ -40,8 +40,10 @@ struct sched_view {
     struct sched_memo
         *memo; /**< beside the rows, zeroed when policy or candidates change; may be NULL */
     uint64_t shortest_context; /**< no candidate's context is below this; 0 = not known */
-    uint32_t common_tasks;     /**< tasks that every candidate's endpoint does; 0 = not known */
-    bool any_loading; /**< some candidate's engine says that its model is still being loaded */
+    uint64_t
+        least_total_bytes; /**< every endpoint is known to have at least so much; 0 = not known */
+    uint32_t common_tasks; /**< tasks that every candidate's endpoint does; 0 = not known */
+    bool any_loading;      /**< some candidate's engine says that its model is still being loaded */
     struct sched_common common; /**< of the rows; any == 0: not known, sched_pick() looks */
     /* filled by sched_pick() */
     struct sched_need need;

@@ -20,13 +20,14 @@ struct sched_pool {
     uint32_t n;
     bool refreshed;
     uint64_t snapshot_seq;
-    struct slice model; /* borrowed with the candidates; absent: any */
-    uint64_t shortest;  /* smallest context of a member; unknown ones count as endless */
-    uint64_t longest;   /* largest context of a member; UINT64_MAX when one is unknown */
-    uint32_t tasks;     /* that every member does */
-    bool any_loading;   /* some member's engine is still loading a model */
-    struct heap queue;  /* best waiter on top */
-    struct heap risers; /* the same waiters but those of the highest class, by rise_ns */
+    struct slice model;   /* borrowed with the candidates; absent: any */
+    uint64_t shortest;    /* smallest context of a member; unknown ones count as endless */
+    uint64_t longest;     /* largest context of a member; UINT64_MAX when one is unknown */
+    uint64_t least_total; /* smallest memory of a member; 0 = one did not say */
+    uint32_t tasks;       /* that every member does */
+    bool any_loading;     /* some member's engine is still loading a model */
+    struct heap queue;    /* best waiter on top */
+    struct heap risers;   /* the same waiters but those of the highest class, by rise_ns */
     uint64_t arrivals;
 };
 
@@ -159,6 +160,7 @@ static void contexts(struct sched_pool *p)
 {
     p->any_loading = false;
     p->tasks = UINT32_MAX;
+    p->least_total = p->n ? UINT64_MAX : 0;
     p->shortest = UINT64_MAX;
     p->longest = 0;
     for (uint32_t i = 0; i < p->n; i++) {
@@ -166,6 +168,7 @@ static void contexts(struct sched_pool *p)
         uint64_t context = m && m->max_model_len ? m->max_model_len : UINT64_MAX;
         p->shortest = MIN(p->shortest, context);
         p->longest = MAX(p->longest, context);
+        p->least_total = MIN(p->least_total, p->candidates[i].total_bytes);
         /* One that says nothing does everything. */
         if (p->candidates[i].endpoint->tasks)
             p->tasks &= p->candidates[i].endpoint->tasks;
@@ -252,6 +255,7 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
         .model = p->model,
         .memo = p->memo,
         .shortest_context = p->shortest,
+        .least_total_bytes = p->least_total,
         .common_tasks = p->tasks,
         .any_loading = p->any_loading,
     };

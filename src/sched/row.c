@@ -147,6 +147,9 @@ static uint16_t judge(uint16_t flags,
 
     if (limit != 0 && row->inflight >= limit)
         flags |= SCHED_FULL;
+    /* The usual case, in a few steps. */
+    if (gate == 0 && row->health == HEALTH_UP && willing(flags, row->state))
+        return flags | SCHED_WILLING | SCHED_USABLE;
     if (!willing(flags, row->state))
         return flags;
     flags |= SCHED_WILLING;
