@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 import rig
-import run as proxies
+import proxies
 
 ROWS = {        # name -> (loadgen arguments, what is counted)
     "post": (["--connections", 64], "request"),
@@ -49,7 +49,7 @@ def count(backends, row, seconds, top, profile):
         with open(config, "w", encoding="ascii") as f:
             f.write(CONFIG)
         program, port = proxies.start_weir(
-            backends, folder, ["--config", config],
+            backends, folder, extra=["--config", config], cpu=None,
             under=["valgrind", "--tool=callgrind", "--separate-threads=yes", "-q",
                    f"--callgrind-out-file={folder}/out"])
         try:
