@@ -454,6 +454,14 @@ int net_conn_send_slice(struct net_conn *c, struct slice s)
     return s.n ? net_conn_send(c, &part, 1) : 0;
 }
 
+void net_conn_ack_lazily(struct net_conn *c, bool lazily)
+{
+    int quick = !lazily;
+
+    if (c->loop)
+        (void)setsockopt(c->watch.fd, IPPROTO_TCP, TCP_QUICKACK, &quick, sizeof(quick));
+}
+
 void net_conn_pause(struct net_conn *c)
 {
     c->paused = true;
