@@ -22,6 +22,9 @@ enum state {
     DONE, /* the top-level value is complete */
 };
 
+/* What of a longer string is looked at twice. */
+enum { SHORT_STRING = 128 };
+
 enum escape { NO_ESCAPE = 0, AFTER_BACKSLASH, HEX_1, HEX_2, HEX_3, HEX_4 };
 
 static const struct {
@@ -97,17 +100,15 @@ static int pop(struct json_scan *s)
     return emit_plain(s, event);
 }
 
-/*
- * Behind the opening quote. A string that is here whole, without an escape, is handed on at once; any other is begun and
- * goes its way byte by byte.
- */
+/* A short string that is here whole, without an escape, is handed on at once; any other is begun and goes its way. */
 static int string_begin(struct json_scan *s, struct run *r, bool is_key)
 {
     const char *from = r->p + 1;
-    const char *stop = scan_json_text(from, r->end);
+    const char *end = from + MIN((size_t)(r->end - from), (size_t)SHORT_STRING);
+    const char *stop = scan_json_text(from, end);
 
     s->is_key = is_key;
-    if (stop == r->end || *stop != '"') {
+    if (stop == end || *stop != '"') {
         s->state = STRING;
         r->p = from;
         return 0;
