@@ -19,9 +19,9 @@ import rig
 import proxies
 
 ROWS = {        # name -> (loadgen arguments, what is counted)
-    "post": (["--connections", 64], "request"),
-    "post-220k": (["--connections", 4, "--body-bytes", 220_000], "request"),
-    "sse": (["--connections", 20, "--stream"], "event"),
+    "post": (["--connections", 16, "--requests", 2000], "request"),
+    "post-220k": (["--connections", 4, "--requests", 100, "--body-bytes", 220_000], "request"),
+    "sse": (["--connections", 40, "--requests", 40, "--stream"], "event"),
 }
 CONFIG = "decisions: {sample: 0/s}\n"
 
@@ -42,41 +42,31 @@ def data_loop(folder, dump):
     sys.exit("callgrind saw no thread that parses requests")
 
 
-def count(backends, row, seconds, top, profile):
+def count(program, port, folder, row, dump, top, profile):
     args, unit = ROWS[row]
-    with tempfile.TemporaryDirectory(prefix="weir-instructions-") as folder:
-        config = os.path.join(folder, "weir.yaml")
-        with open(config, "w", encoding="ascii") as f:
-            f.write(CONFIG)
-        program, port = proxies.start_weir(
-            backends, folder, extra=["--config", config], cpu=None,
-            under=["valgrind", "--tool=callgrind", "--separate-threads=yes", "-q",
-                   f"--callgrind-out-file={folder}/out"])
-        try:
-            rig.loadgen(port, [*args, "--seconds", 0.3], cpu=None)
-            control(program.proc.pid, "-z")
-            got = rig.loadgen(port, [*args, "--seconds", seconds, "--warmup", 0], cpu=None)
-            control(program.proc.pid, "-d")
-            total, path = data_loop(folder, 1)
-            n = got["events_total" if unit == "event" else "requests_total"]
-            print(f"instructions per {unit} ({row}): {total / n:,.0f} (of {n}, errors {got['errors']})", flush=True)
-            if profile:
-                shutil.copyfile(path, profile)
-            if top:
-                listing = subprocess.run(["callgrind_annotate", "--threshold=100", "--auto=no", path], capture_output=True, text=True, check=True)
-                # "cost (share)  file:function [object]", after the total; what only calls others is no news
-                found = re.findall(r"^ *([\d,]+) \([ \d.]+%\) +\S*?:(\S+)", listing.stdout, re.M)
-                costs = [(int(c.replace(",", "")), name) for c, name in found]
-                for cost, name in [x for x in costs if x[0] < total][:top]:
-                    print(f"  {cost / n:10.1f}  {name}")
-        finally:
-            program.stop()
+    rig.loadgen(port, [*args, "--seconds", 60, "--warmup", 0], cpu=None)    # buffers and connections as they will be
+    control(program.proc.pid, "-z")
+    got = rig.loadgen(port, [*args, "--seconds", 60, "--warmup", 0], cpu=None)
+    control(program.proc.pid, "-d")
+    total, path = data_loop(folder, dump)
+    n = got["events_total" if unit == "event" else "requests_total"]
+    print(f"instructions per {unit} ({row}): {total / n:,.0f} (of {n}, errors {got['errors']})", flush=True)
+    if profile:
+        shutil.copyfile(path, profile)
+    if not top:
+        return
+    listing = subprocess.run(["callgrind_annotate", "--threshold=100", "--auto=no", path], capture_output=True, text=True,
+                             check=True)
+    # "cost (share)  file:function [object]", after the total; what only calls others is no news
+    found = re.findall(r"^ *([\d,]+) \([ \d.]+%\) +\S*?:(\S+)", listing.stdout, re.M)
+    costs = [(int(c.replace(",", "")), name) for c, name in found]
+    for cost, name in [x for x in costs if x[0] < total][:top]:
+        print(f"  {cost / n:10.1f}  {name}")
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--rows", default="post,sse", help=f"of {', '.join(ROWS)}")
-    ap.add_argument("--seconds", type=float, default=1.5)
     ap.add_argument("--top", type=int, default=0, help="also the functions that cost most")
     ap.add_argument("--profile", help="copy the last row's profile there, for callgrind_annotate")
     ap.add_argument("--build", help="the build folder (build)")
@@ -86,13 +76,22 @@ def main():
     if not shutil.which("valgrind"):
         print("instructions per request: not counted, valgrind is not installed")
         return
-    backend = rig.Program([os.path.join(rig.BUILD, "bench", "backend"), "--ports", 3, "--spacing", 20])
-    try:
-        backends = backend.ready()
-        for row in opt.rows.split(","):
-            count(backends, row, opt.seconds, opt.top, opt.profile)
-    finally:
-        backend.stop()
+    with tempfile.TemporaryDirectory(prefix="weir-instructions-") as folder:
+        config = os.path.join(folder, "weir.yaml")
+        with open(config, "w", encoding="ascii") as f:
+            f.write(CONFIG)
+        started = [rig.Program([os.path.join(rig.BUILD, "bench", "backend"), "--ports", 3, "--spacing", 10])]
+        try:
+            program, port = proxies.start_weir(
+                started[0].ready(), folder, extra=["--config", config], cpu=None,
+                under=["valgrind", "--tool=callgrind", "--separate-threads=yes", "-q",
+                       f"--callgrind-out-file={folder}/out"])
+            started.append(program)
+            for i, row in enumerate(opt.rows.split(",")):
+                count(program, port, folder, row, i + 1, opt.top, opt.profile)
+        finally:
+            for program in reversed(started):
+                program.stop()
 
 
 if __name__ == "__main__":
