@@ -129,6 +129,9 @@ fi
 stage "lint" tools/lint --junit "$results/lint.xml" || broken "lint"
 stage "units" units build || broken "units"
 
+# A figure to watch from commit to commit, no test: it says so when valgrind is missing.
+stage "instructions per request" python3 bench/instructions.py || say "instructions per request: could not be counted"
+
 marks="not long"
 if [ $mode = long ]; then
 	marks="long or not long"

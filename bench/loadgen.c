@@ -40,6 +40,7 @@ static struct {
     struct sockaddr_in to;
     const char *path, *model, *headers;
     unsigned connections;
+    uint64_t requests; /* closed loop: end after so many; 0 = by time alone */
     double rate, seconds, warmup;
     size_t body_bytes;
     bool stream, get;
@@ -129,8 +130,11 @@ static void dispatch(void)
 {
     uint64_t now = now_ns();
     if (opt.rate <= 0) {
-        while (run.idle_n > 0 && now < run.end)
+        while (run.idle_n > 0 && now < run.end &&
+               (opt.requests == 0 || run.dispatched < opt.requests)) {
+            run.dispatched++;
             begin(&run.conns[run.idle[--run.idle_n]], now);
+        }
         return;
     }
     double gap = 1e9 / opt.rate;
@@ -328,7 +332,7 @@ static void loop(void)
     for (;;) {
         dispatch();
         uint64_t now = now_ns();
-        if (now >= run.end)
+        if (now >= run.end || (opt.requests != 0 && run.requests_total >= opt.requests))
             return;
         int ms = (int)((run.end - now) / 1000000) + 1;
         int n = epoll_wait(run.epoll, ready, 512, ms);
@@ -390,6 +394,7 @@ static void report(void)
 static const char usage[] =
     "usage: loadgen --target IP:PORT [options]\n"
     "  --connections N   connections, kept alive (1)\n"
+    "  --requests N      closed loop: end after N, or at --seconds\n"
     "  --rate R          open loop: R requests per second, latency from the planned moment (closed "
     "loop without)\n"
     "  --seconds S       measured time (3), after --warmup S (0.5)\n"
@@ -430,12 +435,13 @@ static void parse_target(const char *text)
 
 static const char *parse_options(int argc, char **argv)
 {
-    static const struct option names[] = {
-        {"target", 1, NULL, 't'},  {"connections", 1, NULL, 'c'}, {"rate", 1, NULL, 'r'},
-        {"seconds", 1, NULL, 's'}, {"warmup", 1, NULL, 'w'},      {"path", 1, NULL, 'p'},
-        {"get", 0, NULL, 'g'},     {"body-bytes", 1, NULL, 'b'},  {"model", 1, NULL, 'm'},
-        {"stream", 0, NULL, 'S'},  {"header", 1, NULL, 'H'},      {"help", 0, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"target", 1, NULL, 't'},   {"connections", 1, NULL, 'c'},
+                                          {"rate", 1, NULL, 'r'},     {"seconds", 1, NULL, 's'},
+                                          {"warmup", 1, NULL, 'w'},   {"path", 1, NULL, 'p'},
+                                          {"get", 0, NULL, 'g'},      {"body-bytes", 1, NULL, 'b'},
+                                          {"model", 1, NULL, 'm'},    {"stream", 0, NULL, 'S'},
+                                          {"header", 1, NULL, 'H'},   {"help", 0, NULL, 'h'},
+                                          {"requests", 1, NULL, 'n'}, {NULL, 0, NULL, 0}};
     const char *target = NULL;
     opt.body_bytes = 210;
     for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -448,6 +454,9 @@ static const char *parse_options(int argc, char **argv)
             break;
         case 'r':
             opt.rate = strtod(optarg, NULL);
+            break;
+        case 'n':
+            opt.requests = strtoull(optarg, NULL, 10);
             break;
         case 's':
             opt.seconds = strtod(optarg, NULL);

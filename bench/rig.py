@@ -50,6 +50,16 @@ class Program:
         with open(f"/proc/{self.proc.pid}/status", encoding="ascii", errors="replace") as f:
             return next(int(line.split()[1]) for line in f if line.startswith("VmRSS:"))
 
+    def wait_sockets(self, n, seconds=30):
+        """Until it holds at least n sockets."""
+        end = time.monotonic() + seconds
+        base = f"/proc/{self.proc.pid}/fd"
+        while time.monotonic() < end:
+            if len(os.listdir(base)) >= n:
+                return
+            time.sleep(0.05)
+        raise SystemExit(f"{self.argv[0]} has {len(os.listdir(base))} descriptors, not {n}")
+
     def stop(self):
         if self.proc.poll() is None:
             self.proc.terminate()
@@ -108,13 +118,19 @@ class Calibrator:
         return tuple(min(s[i] for s in self.seen) for i in (0, 1))
 
 
+def loadgen_start(port, args, cpu=0):
+    """The load generator, started: a Popen whose standard output is its JSON."""
+    pin = ["taskset", "-c", str(cpu)] if cpu is not None else []
+    return subprocess.Popen([*pin, os.path.join(BUILD, "bench", "loadgen"), "--target", f"127.0.0.1:{port}",
+                             *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def loadgen(port, args, cpu=0):
     """Run the load generator; its JSON as a dict."""
-    done = subprocess.run(["taskset", "-c", str(cpu), os.path.join(BUILD, "bench", "loadgen"),
-                           "--target", f"127.0.0.1:{port}", *map(str, args)], capture_output=True, text=True)
-    if not done.stdout.startswith("{"):
-        raise SystemExit(f"loadgen failed: {done.stderr}")
-    return json.loads(done.stdout)
+    out, err = loadgen_start(port, args, cpu).communicate()
+    if not out.startswith("{"):
+        raise SystemExit(f"loadgen failed: {err}")
+    return json.loads(out)
 
 
 def median(values):

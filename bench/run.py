@@ -9,13 +9,13 @@ the proxy's own, all threads, from /proc. The tables are medians of the kept row
 import argparse
 import json
 import os
-import shutil
 import sys
 import tempfile
-import time
-import urllib.request
 
+import idle_streams
 import rig
+import threads
+from proxies import START
 
 ROWS = {        # name -> (loadgen arguments, unit of the CPU column)
     "post-1": (["--connections", 1], "request"),
@@ -23,6 +23,11 @@ ROWS = {        # name -> (loadgen arguments, unit of the CPU column)
     "post-512": (["--connections", 512], "request"),
     "sse-200": (["--connections", 200, "--stream"], "event"),
     "post-220k": (["--connections", 16, "--body-bytes", 220_000], "request"),
+    "open-64": (["--connections", 64, "--rate", None], "request"),   # the rate is set from HAProxy's saturation
+}
+OTHERS = {      # measured by programs of their own, after the rows
+    "idle-streams": lambda targets, rounds: idle_streams.report(targets),
+    "threads": lambda targets, rounds: threads.report(rounds=rounds),
 }
 TITLES = {
     "post-1": "small POST (210 B -> 139 B), 1 connection",
@@ -30,103 +35,12 @@ TITLES = {
     "post-512": "small POST, 512 connections",
     "sse-200": "SSE, 200 streams, one event of 60 B per 20 ms each",
     "post-220k": "220 KB JSON prompt, 16 connections",
+    "open-64": "small POST, open loop at half of HAProxy's saturation, 64 connections",
 }
 
-HAPROXY = """
-global
-    nbthread 1
-    maxconn 9900
-defaults
-    mode http
-    timeout connect 5s
-    timeout client 60s
-    timeout server 60s
-    option http-no-delay
-    http-reuse always
-listen proxy
-    bind 127.0.0.1:{port}
-    balance leastconn
-{servers}
-"""
-NGINX = """
-daemon off;
-master_process off;
-pid {dir}/nginx.pid;
-error_log {dir}/error.log warn;
-events {{ worker_connections 8192; }}
-http {{
-    access_log off;
-    client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy; fastcgi_temp_path {dir}/f;
-    uwsgi_temp_path {dir}/u; scgi_temp_path {dir}/s;
-    keepalive_requests 1000000000;
-    client_max_body_size 512m;
-    client_body_buffer_size 512k;
-    upstream workers {{ least_conn; {servers} keepalive 1024; keepalive_requests 1000000000; }}
-    server {{
-        listen 127.0.0.1:{port} backlog=4096;
-        location / {{
-            proxy_pass http://workers;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_buffering off;
-        }}
-    }}
-}}
-"""
-
-
-def find(name):
-    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-    if not path:
-        sys.exit(f"{name} is not installed; tools/deps.sh bench installs it")
-    return path
-
-
-def start_haproxy(backends, folder):
-    port = rig.free_port()
-    servers = "\n".join(f"    server s{i} {b}" for i, b in enumerate(backends))
-    path = os.path.join(folder, "haproxy.cfg")
-    with open(path, "w", encoding="ascii") as f:
-        f.write(HAPROXY.format(port=port, servers=servers))
-    program = rig.Program([find("haproxy"), "-db", "-f", path], cpu=1, log=os.path.join(folder, "haproxy.log"))
-    rig.wait_port(port, program)
-    return program, port
-
-
-def start_nginx(backends, folder):
-    port = rig.free_port()
-    path = os.path.join(folder, "nginx.conf")
-    with open(path, "w", encoding="ascii") as f:
-        f.write(NGINX.format(port=port, dir=folder, servers=" ".join(f"server {b};" for b in backends)))
-    program = rig.Program([find("nginx"), "-c", path, "-p", folder], cpu=1, log=os.path.join(folder, "nginx.log"))
-    rig.wait_port(port, program)
-    return program, port
-
-
-def start_weir(backends, folder, extra=()):
-    program = rig.Program([os.path.join(rig.BUILD, "weir"), "serve", "--host", "127.0.0.1", "--port", 0,
-                           "--admin-port", 0, "--registry-port", "off", "--threads", 1, *extra,
-                           "--worker-urls", *[f"http://{b}" for b in backends]], cpu=1,
-                          log=os.path.join(folder, "weir.log"))
-    words = dict(w.split("=", 1) for w in program.ready())
-    port = int(words["data"].rsplit(":", 1)[1])
-    end = time.monotonic() + 15
-    while time.monotonic() < end:       # its models come from the workers, by probing
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5) as r:
-                if json.load(r)["data"]:
-                    return program, port
-        except OSError:
-            pass
-        time.sleep(0.05)
-    sys.exit("weir found no model on the backend")
-
-
-START = {"haproxy": start_haproxy, "nginx": start_nginx, "weir": start_weir}
-
-
-def measure(program, port, name, seconds, calibrate):
+def measure(program, port, name, seconds, calibrate, rate):
     args, unit = ROWS[name]
+    args = [rate if a is None else a for a in args]
     before = calibrate()
     cpu = program.cpu_ns()
     got = rig.loadgen(port, [*args, "--seconds", seconds])
@@ -164,10 +78,15 @@ def summarize(results, best, targets):
                      f"{mid(t, 'p50', WALL, 1):,.0f}", f"{mid(t, 'p99', WALL, 1):,.0f}"]
             if unit == "event":
                 cells.append(f"{mid(t, 'events_per_read', CPU, 0):.3f}")
+            if name == "open-64" and "haproxy" in targets:
+                cells += [f"{mid(t, key, WALL, 1) / mid('haproxy', key, WALL, 1):.2f}" for key in ("p50", "p99")]
             rows.append(cells)
         head = ["proxy", "n", f"CPU us/{unit}", "x HAProxy", f"{unit}s/s", "p50 us", "p99 us"]
+        more = ["events/read"] if unit == "event" else []
+        if name == "open-64" and "haproxy" in targets:
+            more = ["p50 x HAProxy", "p99 x HAProxy"]
         out += [f"**{TITLES[name]}**" + (" (p50, p99: relay time per event)" if unit == "event" else ""), "",
-                rig.table(head + (["events/read"] if unit == "event" else []), rows), ""]
+                rig.table(head + more, rows), ""]
     lost = sum(r["errors"] for r in results)
     if lost:
         out.append(f"{lost} requests failed; rows with failures are not in the tables")
@@ -177,19 +96,21 @@ def summarize(results, best, targets):
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--targets", default="haproxy,nginx,weir")
-    ap.add_argument("--rows", default=",".join(ROWS))
+    ap.add_argument("--rows", default=",".join([*ROWS, *OTHERS]))
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--seconds", type=float, default=3)
     ap.add_argument("--json", help="write every row to this file")
     opt = ap.parse_args()
     targets, rows = opt.targets.split(","), opt.rows.split(",")
-    for what, known, given in (("target", START, targets), ("row", ROWS, rows)):
+    for what, known, given in (("target", START, targets), ("row", {**ROWS, **OTHERS}, rows)):
         for name in given:
             if name not in known:
                 ap.error(f"no {what} is called {name}; there are {', '.join(known)}")
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("two CPUs are needed: one for the proxy, one for load and backend")
-    started, results, calibrate = [], [], rig.Calibrator()
+    others = [r for r in rows if r in OTHERS]
+    rows = [r for r in rows if r in ROWS]
+    started, results, calibrate, rate = [], [], rig.Calibrator(), None
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         try:
             backend = rig.Program([os.path.join(rig.BUILD, "bench", "backend"), "--ports", 3, "--spacing", 20], cpu=0)
@@ -200,11 +121,15 @@ def main():
                 os.makedirs(os.path.join(folder, t))
                 proxies[t] = START[t](backends, os.path.join(folder, t))
                 started.append(proxies[t][0])
-            for n in range(opt.rounds):
+            if "open-64" in rows:
+                first = "haproxy" if "haproxy" in targets else targets[0]
+                rate = int(threads.saturation(*proxies[first], opt.seconds) / 2)
+                print(f"open loop at {rate}/s, half of what {first} can do", file=sys.stderr)
+            for n in range(opt.rounds if rows else 0):
                 for row in rows:
                     for i in range(len(targets)):
                         t = targets[(i + n) % len(targets)]
-                        r = measure(*proxies[t], row, opt.seconds, calibrate)
+                        r = measure(*proxies[t], row, opt.seconds, calibrate, rate)
                         results.append({"target": t, "round": n, **r})
                         print(f"round {n + 1} {row:10} {t:8} {r['rate']:9.0f}/s cpu {r['cpu_us']:6.1f} us "
                               f"calibrator {r['speed'][0]:.0f}/{r['speed'][1]:.0f} ns errors {r['errors']}", file=sys.stderr)
@@ -214,7 +139,10 @@ def main():
     if opt.json:
         with open(opt.json, "w", encoding="utf-8") as f:
             json.dump(results, f, indent=1)
-    print(summarize(results, calibrate.best(), targets))
+    if rows:
+        print(summarize(results, calibrate.best(), targets))
+    for other in others:
+        print(OTHERS[other](targets, opt.rounds) + "\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 #include "base/buf.h"
 
 #include <stdint.h>
+#ifdef __SSE2__
+#    include <emmintrin.h>
+#endif
 
 #include "base/bug.h"
 #include "base/utf8.h"
@@ -105,12 +108,20 @@ int buf_put_i64(struct buf *b, int64_t v)
     return buf_put_u64(b, (uint64_t)v);
 }
 
-int buf_put_hex(struct buf *b, uint64_t v, unsigned digits)
+/* The 16 digits of v. */
+static void hex16(char *to, uint64_t v)
 {
-    char text[16];
-
-    BUG_ON(digits > sizeof(text));
-    /* All 16 at once: spread the nibbles over the bytes of two words, then turn each byte into its digit. */
+#ifdef __SSE2__
+    __m128i bytes = _mm_cvtsi64_si128((long long)__builtin_bswap64(v));
+    __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(0x0F));
+    __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(0x0F));
+    __m128i nibbles = _mm_unpacklo_epi8(high, low);
+    __m128i letters =
+        _mm_and_si128(_mm_cmpgt_epi8(nibbles, _mm_set1_epi8(9)), _mm_set1_epi8('a' - '0' - 10));
+    __m128i digits = _mm_add_epi8(_mm_add_epi8(nibbles, _mm_set1_epi8('0')), letters);
+    _mm_storeu_si128((__m128i *)(void *)to, digits);
+#else
+    /* Spread the nibbles over the bytes of two words, then turn each byte into its digit. */
     for (unsigned half = 0; half < 2; half++) {
         uint64_t w = half ? v & 0xFFFFFFFFu : v >> 32;
         w = (w | w << 16) & 0x0000FFFF0000FFFFu;
@@ -118,11 +129,20 @@ int buf_put_hex(struct buf *b, uint64_t v, unsigned digits)
         w = (w | w << 4) & 0x0F0F0F0F0F0F0F0Fu;
         uint64_t letters = ((w + 0x0606060606060606u) >> 4) & 0x0101010101010101u;
         w += 0x3030303030303030u + letters * ('a' - '0' - 10);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#    if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         w = __builtin_bswap64(w);
-#endif
-        memcpy(text + half * 8, &w, sizeof(w));
+#    endif
+        memcpy(to + half * 8, &w, sizeof(w));
     }
+#endif
+}
+
+int buf_put_hex(struct buf *b, uint64_t v, unsigned digits)
+{
+    char text[16];
+
+    BUG_ON(digits > sizeof(text));
+    hex16(text, v);
     return buf_put(b, text + sizeof(text) - digits, digits);
 }
 

@@ -13,18 +13,20 @@ static bool digit(char c)
 int num_u64(struct slice s, uint64_t *out)
 {
     uint64_t v = 0;
+    bool range = false;
 
     if (s.n == 0)
         return WEIR_E_INVALID;
-    for (size_t i = 0; i < s.n; i++)
+    for (size_t i = 0; i < s.n; i++) {
         if (!digit(s.p[i]))
             return WEIR_E_INVALID;
-    for (size_t i = 0; i < s.n; i++) {
         uint64_t d = (uint64_t)(s.p[i] - '0');
-        if (v > (UINT64_MAX - d) / 10)
-            return WEIR_E_RANGE;
+        /* Nineteen digits always fit. */
+        range = range || (i >= 19 && v > (UINT64_MAX - d) / 10);
         v = v * 10 + d;
     }
+    if (range)
+        return WEIR_E_RANGE;
     *out = v;
     return 0;
 }

@@ -49,8 +49,14 @@ static inline char ascii_lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
+/** The n bytes at a and b are equal but for ASCII case. */
+bool slice_same_nocase(const char *a, const char *b, size_t n);
+
 /** Equality that ignores ASCII case (header names, enum words). */
-bool slice_eq_nocase(struct slice a, struct slice b);
+static inline bool slice_eq_nocase(struct slice a, struct slice b)
+{
+    return a.n == b.n && slice_same_nocase(a.p, b.p, a.n);
+}
 
 /** Equality whose time depends on the length of `given` alone, not on how much of it is right. */
 bool slice_same_secret(struct slice given, struct slice secret);
@@ -62,7 +68,16 @@ bool slice_starts(struct slice s, struct slice prefix);
 bool slice_ends(struct slice s, struct slice suffix);
 
 /** Without leading and trailing spaces and tabs. */
-struct slice slice_trim(struct slice s);
+static inline struct slice slice_trim(struct slice s)
+{
+    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t')) {
+        s.p++;
+        s.n--;
+    }
+    while (s.n > 0 && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
+        s.n--;
+    return s;
+}
 
 /** The part from `at` on; `at` past the end gives an empty slice. */
 static inline struct slice slice_from(struct slice s, size_t at)

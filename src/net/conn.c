@@ -17,7 +17,7 @@
 #include "base/num.h"
 #include "loop/alloc.h"
 
-enum { READS_PER_TURN = 8, IOV_PARTS_MAX = 16, LINGER_BYTES = 1 << 20 };
+enum { READS_PER_TURN = 8, IOV_PARTS_MAX = 16, GATHER_MAX = 2048, LINGER_BYTES = 1 << 20 };
 /* After the last byte was written; and while a slow reader still takes what is queued, without progress. */
 #define LINGER_NS       (2 * NS_PER_S)
 #define LINGER_WRITE_NS (30 * NS_PER_S)
@@ -388,25 +388,49 @@ static void on_kick(struct loop_timer *t)
     update_mask(c);
 }
 
+/* One write. A short message in several parts is put together first: that costs less than the kernel's walk over them. */
+static ssize_t write_parts(int fd, const struct iovec *parts, unsigned n, size_t total)
+{
+    char together[GATHER_MAX];
+    struct iovec copy[IOV_PARTS_MAX];
+    size_t at = 0;
+
+    if (n == 1)
+        return send(fd, parts->iov_base, total, MSG_NOSIGNAL);
+    if (total <= sizeof(together)) {
+        for (unsigned i = 0; i < n; i++) {
+            if (parts[i].iov_len)
+                memcpy(together + at, parts[i].iov_base, parts[i].iov_len);
+            at += parts[i].iov_len;
+        }
+        return send(fd, together, total, MSG_NOSIGNAL);
+    }
+    for (unsigned i = 0; i < n; i++)
+        copy[i] = parts[i];
+    struct msghdr m = {.msg_iov = copy, .msg_iovlen = n};
+    return sendmsg(fd, &m, MSG_NOSIGNAL);
+}
+
 int net_conn_send(struct net_conn *c, const struct iovec *parts, unsigned n)
 {
     size_t skip = 0;
+    size_t total = 0;
 
     if (!c->loop || c->send_dead || c->error)
         return WEIR_E_CLOSED;
     BUG_ON(n > IOV_PARTS_MAX);
     if (!c->connecting && buf_len(&c->out) == 0) {
-        struct iovec copy[IOV_PARTS_MAX];
         for (unsigned i = 0; i < n; i++)
-            copy[i] = parts[i];
-        struct msghdr m = {.msg_iov = copy, .msg_iovlen = n};
-        ssize_t sent = sendmsg(c->watch.fd, &m, MSG_NOSIGNAL);
+            total += parts[i].iov_len;
+        ssize_t sent = write_parts(c->watch.fd, parts, n, total);
         if (sent < 0 && errno != EAGAIN && errno != EINTR) {
             c->send_dead = true;
             kick(c);
             return WEIR_E_CLOSED;
         }
         skip = sent > 0 ? (size_t)sent : 0;
+        if (skip == total)
+            return 0;
     }
     for (unsigned i = 0; i < n; i++) {
         size_t drop = MIN(skip, parts[i].iov_len);
@@ -428,6 +452,14 @@ int net_conn_send_slice(struct net_conn *c, struct slice s)
     struct iovec part = {.iov_base = (void *)(uintptr_t)s.p, .iov_len = s.n};
 
     return s.n ? net_conn_send(c, &part, 1) : 0;
+}
+
+void net_conn_ack_lazily(struct net_conn *c, bool lazily)
+{
+    int quick = !lazily;
+
+    if (c->loop)
+        (void)setsockopt(c->watch.fd, IPPROTO_TCP, TCP_QUICKACK, &quick, sizeof(quick));
 }
 
 void net_conn_pause(struct net_conn *c)

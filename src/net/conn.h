@@ -92,6 +92,12 @@ void net_conn_pause(struct net_conn *c);
 /** Lends kept bytes again, from the loop, not inside this call. */
 void net_conn_resume(struct net_conn *c);
 
+/**
+ * Let acknowledgements of what is received wait for a second segment, 40 ms at most, until the kernel finds a reason
+ * not to; or not (sends one that is due). TCP only, a hint. Cost: a system call.
+ */
+void net_conn_ack_lazily(struct net_conn *c, bool lazily);
+
 /** Send FIN after what is queued. */
 void net_conn_shutdown(struct net_conn *c);
 /** Close now; queued bytes are lost. No callback follows. The struct may be freed. */

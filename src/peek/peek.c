@@ -40,52 +40,65 @@ enum class {
     C_AUDIO,
 };
 
-struct word {
-    struct slice key;
-    uint8_t means;
-};
+/* The length is compared by the switch around it; with that known, this is a comparison of words, not a call. */
+#define IS(key, text) (memcmp((key).p, (text), sizeof(text) - 1) == 0)
 
-#define W(text, means_)                                                                            \
-    {                                                                                              \
-        {(text), sizeof(text) - 1}, (means_)                                                       \
-    }
-
-static const struct word fields[] = {
-    W("model", F_MODEL),
-    W("user", F_USER),
-    W("prompt_cache_key", F_CACHE_KEY),
-    W("previous_response_id", F_PREVIOUS_ID),
-    W("stream", F_STREAM),
-    W("max_completion_tokens", F_MAX_COMPLETION),
-    W("max_tokens", F_MAX_TOKENS),
-    W("max_output_tokens", F_MAX_OUTPUT),
-    W("messages", F_MESSAGES),
-    W("prompt", F_PROMPT),
-    W("input", F_INPUT),
-    W("tools", F_TOOLS),
-    W("functions", F_FUNCTIONS),
-    W("system", F_SYSTEM),
-    W("instructions", F_INSTRUCTIONS),
-};
-
-static const struct word classes[] = {
-    W("content", C_TEXT),      W("text", C_TEXT),
-    W("refusal", C_TEXT),      W("reasoning_content", C_TEXT),
-    W("thinking", C_TEXT),     W("output", C_TEXT),
-    W("arguments", C_WHOLE),   W("input", C_WHOLE),
-    W("image_url", C_IMAGE),   W("image", C_IMAGE),
-    W("images", C_IMAGE),      W("source", C_IMAGE),
-    W("video", C_IMAGE),       W("video_url", C_IMAGE),
-    W("input_audio", C_AUDIO), W("audio", C_AUDIO),
-    W("audio_url", C_AUDIO),
-};
-
-static uint8_t look_up(const struct word *words, size_t n, struct slice key)
+static enum field field_of(struct slice key)
 {
-    for (size_t i = 0; i < n; i++)
-        if (slice_eq(words[i].key, key))
-            return words[i].means;
-    return 0;
+    switch (key.n) {
+    case 4:
+        return IS(key, "user") ? F_USER : F_NONE;
+    case 5:
+        return IS(key, "model")   ? F_MODEL
+               : IS(key, "input") ? F_INPUT
+               : IS(key, "tools") ? F_TOOLS
+                                  : F_NONE;
+    case 6:
+        return IS(key, "stream")   ? F_STREAM
+               : IS(key, "prompt") ? F_PROMPT
+               : IS(key, "system") ? F_SYSTEM
+                                   : F_NONE;
+    case 8:
+        return IS(key, "messages") ? F_MESSAGES : F_NONE;
+    case 9:
+        return IS(key, "functions") ? F_FUNCTIONS : F_NONE;
+    case 10:
+        return IS(key, "max_tokens") ? F_MAX_TOKENS : F_NONE;
+    case 12:
+        return IS(key, "instructions") ? F_INSTRUCTIONS : F_NONE;
+    case 16:
+        return IS(key, "prompt_cache_key") ? F_CACHE_KEY : F_NONE;
+    case 17:
+        return IS(key, "max_output_tokens") ? F_MAX_OUTPUT : F_NONE;
+    case 20:
+        return IS(key, "previous_response_id") ? F_PREVIOUS_ID : F_NONE;
+    case 21:
+        return IS(key, "max_completion_tokens") ? F_MAX_COMPLETION : F_NONE;
+    default:
+        return F_NONE;
+    }
+}
+
+static enum class class_of(struct slice key) {
+    switch (key.n){
+        case 4 : return IS(key, "text") ? C_TEXT : C_OTHER;
+        case 5 : return IS(key, "input")       ? C_WHOLE
+        : IS(key, "image") || IS(key, "video") ? C_IMAGE
+        : IS(key, "audio")                     ? C_AUDIO
+                                               : C_OTHER;
+        case 6 : return IS(key, "output")        ? C_TEXT
+        : IS(key, "images") || IS(key, "source") ? C_IMAGE
+                                                 : C_OTHER;
+        case 7 : return IS(key, "content") || IS(key, "refusal") ? C_TEXT : C_OTHER;
+        case 8 : return IS(key, "thinking") ? C_TEXT : C_OTHER;
+        case 9 : return IS(key, "arguments")           ? C_WHOLE
+        : IS(key, "image_url") || IS(key, "video_url") ? C_IMAGE
+        : IS(key, "audio_url")                         ? C_AUDIO
+                                                       : C_OTHER;
+        case 11 : return IS(key, "input_audio") ? C_AUDIO : C_OTHER;
+        case 17 : return IS(key, "reasoning_content") ? C_TEXT : C_OTHER;
+        default : return C_OTHER;
+    }
 }
 
 static struct slice key_text(const struct peek *k)
@@ -177,9 +190,9 @@ static void set_limit(struct peek *k, uint64_t v)
 }
 
 /* A top-level key: what stood under it before no longer counts. */
-static void field_begin(struct peek *k)
+static void field_begin(struct peek *k, struct slice key)
 {
-    k->field = look_up(fields, ARRAY_LEN(fields), key_text(k));
+    k->field = field_of(key);
     struct peek_text *text = text_of(k);
 
     if (text) {
@@ -200,26 +213,31 @@ static void field_begin(struct peek *k)
     }
 }
 
-static void on_key(struct peek *k, struct slice text, bool last)
+static int on_key(struct peek *k, struct slice text, bool last)
 {
     if (k->block_depth) {
         if (k->class == C_WHOLE)
             count_bytes(k, text.n);
-        return;
+        return 0;
     }
-    if (k->key_len + text.n > PEEK_KEY_MAX) {
-        k->key_len = PEEK_KEY_MAX + 1;
-    } else {
-        memcpy(k->key + k->key_len, text.p, text.n);
-        k->key_len = (uint8_t)(k->key_len + text.n);
+    /* Nearly always a key comes in one piece, and needs no copy. */
+    if (k->key_len || !last) {
+        if (k->key_len + text.n > PEEK_KEY_MAX) {
+            k->key_len = PEEK_KEY_MAX + 1;
+        } else {
+            memcpy(k->key + k->key_len, text.p, text.n);
+            k->key_len = (uint8_t)(k->key_len + text.n);
+        }
+        text = key_text(k);
     }
     if (!last)
-        return;
-    if (k->depth == 1)
-        field_begin(k);
-    else if (in_section(k))
-        k->class = look_up(classes, ARRAY_LEN(classes), key_text(k));
+        return 0;
     k->key_len = 0;
+    if (k->depth == 1)
+        field_begin(k, text);
+    else if (in_section(k))
+        k->class = class_of(text);
+    return 0;
 }
 
 /* The front of a string is there, whole or all that comes: is it a data URL of media? */
@@ -256,7 +274,7 @@ static void on_text(struct peek *k, struct slice text, bool last)
     }
 }
 
-static void on_string(struct peek *k, struct slice text, bool last)
+static int on_string(struct peek *k, struct slice text, bool last)
 {
     bool first = !k->in_string;
 
@@ -266,48 +284,50 @@ static void on_string(struct peek *k, struct slice text, bool last)
     if (!in_section(k)) {
         struct peek_text *value = k->depth == 1 ? text_of(k) : NULL;
         if (!value)
-            return;
+            return 0;
         peek_text_put(value, text);
         if (last)
             peek_text_done(value);
-        return;
+        return 0;
     }
     switch ((enum class)k->class) {
     case C_TEXT:
         on_text(k, text, last);
-        return;
+        return 0;
     case C_WHOLE:
         count_bytes(k, text.n);
-        return;
+        return 0;
     case C_IMAGE:
     case C_AUDIO:
         if (first && !k->block_depth)
             count_media(k, k->class == C_AUDIO);
-        return;
+        return 0;
     case C_OTHER:
     default:
-        return;
+        return 0;
     }
 }
 
-static void on_number(struct peek *k, struct slice text)
+static int on_number(struct peek *k, struct slice text, bool last)
 {
     uint64_t v;
     double d;
 
+    (void)last;
     if (in_section(k)) {
         if (k->class == C_WHOLE)
             count_bytes(k, text.n);
         else if (k->objects == 0 && (k->field == F_PROMPT || k->field == F_INPUT))
             count_bytes(k, 4);
-        return;
+        return 0;
     }
     if (k->depth != 1 || k->field < F_MAX_COMPLETION)
-        return;
+        return 0;
     if (num_u64(text, &v) == 0)
         set_limit(k, v);
     else if (num_f64(text, &d) == 0 && d >= 1 && d < 1e15)
         set_limit(k, (uint64_t)d);
+    return 0;
 }
 
 static void on_open(struct peek *k, bool object)
@@ -356,46 +376,75 @@ static void on_close(struct peek *k, bool object)
     k->class = k->was_text[level / 8] >> (level % 8) & 1 ? C_TEXT : C_OTHER;
 }
 
-static int on_event(void *ctx, enum json_event event, struct slice text, bool last)
+static int on_object(struct peek *k, struct slice text, bool last)
 {
-    struct peek *k = ctx;
+    (void)text;
+    (void)last;
+    on_open(k, true);
+    return 0;
+}
 
-    switch (event) {
-    case JSON_SCAN_OBJECT_BEGIN:
-    case JSON_SCAN_ARRAY_BEGIN:
-        on_open(k, event == JSON_SCAN_OBJECT_BEGIN);
-        break;
-    case JSON_SCAN_OBJECT_END:
-    case JSON_SCAN_ARRAY_END:
-        on_close(k, event == JSON_SCAN_OBJECT_END);
-        break;
-    case JSON_SCAN_KEY:
-        on_key(k, text, last);
-        break;
-    case JSON_SCAN_STRING:
-        on_string(k, text, last);
-        break;
-    case JSON_SCAN_NUMBER:
-        on_number(k, text);
-        break;
-    case JSON_SCAN_TRUE:
-    case JSON_SCAN_FALSE:
-        if (k->field == F_STREAM && k->depth == 1) {
-            k->found.stream = event == JSON_SCAN_TRUE;
-            k->found.has_stream = true;
-        }
-        break;
-    case JSON_SCAN_NULL:
-    default:
-        break;
+static int on_array(struct peek *k, struct slice text, bool last)
+{
+    (void)text;
+    (void)last;
+    on_open(k, false);
+    return 0;
+}
+
+static int on_object_end(struct peek *k, struct slice text, bool last)
+{
+    (void)text;
+    (void)last;
+    on_close(k, true);
+    return 0;
+}
+
+static int on_array_end(struct peek *k, struct slice text, bool last)
+{
+    (void)text;
+    (void)last;
+    on_close(k, false);
+    return 0;
+}
+
+static int on_bool(struct peek *k, bool value)
+{
+    if (k->field == F_STREAM && k->depth == 1) {
+        k->found.stream = value;
+        k->found.has_stream = true;
     }
     return 0;
 }
 
+static int on_event(void *ctx, enum json_event event, struct slice text, bool last)
+{
+    /* A jump and no frame of its own: it is called for every token. */
+    static int (*const on[])(struct peek * k, struct slice text, bool last) = {
+        [JSON_SCAN_OBJECT_BEGIN] = on_object,
+        [JSON_SCAN_OBJECT_END] = on_object_end,
+        [JSON_SCAN_ARRAY_BEGIN] = on_array,
+        [JSON_SCAN_ARRAY_END] = on_array_end,
+        [JSON_SCAN_KEY] = on_key,
+        [JSON_SCAN_STRING] = on_string,
+        [JSON_SCAN_NUMBER] = on_number,
+    };
+
+    if (event <= JSON_SCAN_NUMBER)
+        return on[event](ctx, text, last);
+    return event == JSON_SCAN_NULL ? 0 : on_bool(ctx, event == JSON_SCAN_TRUE);
+}
+
 void peek_init(struct peek *k)
 {
-    *k = (struct peek){0};
+    /* Most of it is room for texts, which need no clearing. */
     wire_json_init(&k->scan, on_event, k);
+    peek_text_begin(&k->found.model);
+    peek_text_begin(&k->found.user);
+    peek_text_begin(&k->found.prompt_cache_key);
+    peek_text_begin(&k->found.previous_response_id);
+    memset(&k->found.stream, 0, sizeof(k->found) - offsetof(struct peek_found, stream));
+    memset(&k->bytes, 0, sizeof(*k) - offsetof(struct peek, bytes));
 }
 
 int peek_feed(struct peek *k, const char *p, size_t n)

@@ -153,6 +153,8 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
         access_log_add(x, outcome);
     count(x, outcome);
     decision_end(x, outcome);
+    if (x->up && x->acks.lazy && x->rsp_keep)
+        net_conn_ack_lazily(&x->up->conn, false);
     if (x->up && x->rsp_keep && outcome != OUTCOME_CLIENT_GONE)
         upstream_put(x->up);
     else if (x->up)

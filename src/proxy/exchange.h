@@ -11,6 +11,7 @@
 #include "peek/multipart.h"
 #include "peek/peek.h"
 #include "peek/usage.h"
+#include "proxy/acks.h"
 #include "proxy/lane.h"
 #include "wire/chunked.h"
 
@@ -57,7 +58,8 @@ struct target {
     struct net_addr addr; /**< when literal */
     struct list idle;     /**< struct upstream, newest last */
     unsigned n_idle;
-    unsigned users; /**< upstreams and exchanges that point here */
+    uint8_t acks_held; /**< see acks.h */
+    unsigned users;    /**< upstreams and exchanges that point here */
 };
 
 /** Room for a body being scanned; recycled, because it is only needed until the decision. */
@@ -143,6 +145,7 @@ struct exchange {
     enum http1_framing rsp_framing;
     uint64_t rsp_left;
     struct chunked rsp_dechunk;
+    struct acks acks;
     uint64_t rsp_bytes;
     struct peek_usage reader; /**< reader.usage: what the answer says it used, so far */
 

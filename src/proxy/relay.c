@@ -259,8 +259,13 @@ size_t relay_data(struct exchange *x, const char *p, size_t n)
     struct http1_error error;
     size_t used = 0;
 
+    uint64_t before_ns = x->last_rx_ns;
     progress(x);
     if (x->state == X_RELAY) {
+        /* Answers of a known length are no streams. */
+        if (x->rsp_framing != HTTP1_BODY_LENGTH &&
+            acks_note(&x->acks, &x->target->acks_held, x->last_rx_ns - before_ns))
+            net_conn_ack_lazily(&x->up->conn, true);
         judge_answer(x, true);
         return payload(x, (struct slice){NULL, 0}, p, n);
     }

@@ -6,7 +6,7 @@ uint32_t sched_filter_concurrency(const struct sched_view *v, uint32_t *fit, uin
 {
     uint32_t kept = 0;
 
-    if (!(v->any_flags & SCHED_FULL))
+    if (!(v->common.any & SCHED_FULL))
         return n;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = fit[i];

@@ -6,9 +6,7 @@ uint32_t sched_filter_memory_known(const struct sched_view *v, uint32_t *fit, ui
 {
     uint32_t known = 0;
 
-    if (v->need.bytes == 0 && v->need.tokens == 0)
-        return n;
-    if (sched_memory_all_known(v))
+    if (sched_memory_unknown(v) || sched_memory_all_known(v))
         return n;
     for (uint32_t i = 0; i < n; i++)
         known += sched_memory_room(v, fit[i]) == ROOM_FITS;

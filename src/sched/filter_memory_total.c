@@ -19,7 +19,7 @@ uint32_t sched_filter_memory_total(const struct sched_view *v, uint32_t *fit, ui
 {
     uint32_t kept = 0;
 
-    if (!v->need.explicit_bytes)
+    if (!v->need.explicit_bytes || v->need.bytes <= v->least_total_bytes)
         return n;
     for (uint32_t i = 0; i < n; i++)
         if (!sched_memory_never(v, fit[i]))

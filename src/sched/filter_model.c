@@ -19,9 +19,10 @@ uint32_t sched_filter_model(const struct sched_view *v, uint32_t *fit, uint32_t 
     const struct features *f = v->features;
     /* In a pool of this very model every candidate has it: only version and task are left to compare. */
     bool same = v->model.p && (!f->model.p || slice_eq(v->model, f->model));
+    bool all_do = f->task == 0 || (v->common_tasks & f->task);
     uint32_t kept = 0;
 
-    if (same && !f->version.p && f->task == 0 && !v->any_loading)
+    if (same && !f->version.p && all_do && !v->any_loading)
         return n;
     for (uint32_t i = 0; i < n; i++) {
         const struct sched_candidate *c = &v->candidates[fit[i]];

@@ -26,10 +26,10 @@ uint32_t sched_filter_usable(const struct sched_view *v, uint32_t *fit, uint32_t
     uint32_t red = 0;
     bool any = false;
 
-    if (v->all_flags & SCHED_USABLE)
+    if (v->common.all & SCHED_USABLE)
         return n;
     /* Of the whole pool: that a retry leaves out what it tried makes nobody else worse. */
-    for (uint32_t i = 0; (v->any_flags & SCHED_LAST_RESORT) && i < v->n; i++) {
+    for (uint32_t i = 0; (v->common.any & SCHED_LAST_RESORT) && i < v->n; i++) {
         usable += (v->rows[i].flags & SCHED_USABLE) != 0;
         red += (v->rows[i].flags & SCHED_LAST_RESORT) != 0;
     }

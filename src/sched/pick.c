@@ -200,23 +200,32 @@ explain_filter(struct explain_row *why, const uint32_t *fit, uint32_t n, int16_t
         why[fit[i]].dropped_by = dropped_by;
 }
 
-/* Everybody not tried before; and in the same walk what all rows have in common, which spares most filters theirs. */
-static uint32_t first_fit(struct sched_view *v, const struct sched_exclude *exclude, uint32_t *fit)
+/* What all rows have in common spares most filters their walk. */
+static struct sched_common common_of(const struct sched_view *v)
 {
-    bool any_tried = exclude && exclude->n;
-    uint16_t all = UINT16_MAX;
-    uint16_t some = 0;
-    uint32_t n = 0;
+    struct sched_common common = {UINT16_MAX, 0};
 
     for (uint32_t i = 0; i < v->n; i++) {
-        all &= v->rows[i].flags;
-        some |= v->rows[i].flags;
-        if (any_tried && tried(exclude, &v->candidates[i]))
-            continue;
-        fit[n++] = i;
+        common.all &= v->rows[i].flags;
+        common.any |= v->rows[i].flags;
     }
-    v->all_flags = all;
-    v->any_flags = some;
+    return common;
+}
+
+/* Everybody not tried before. */
+static uint32_t
+first_fit(const struct sched_view *v, const struct sched_exclude *exclude, uint32_t *fit)
+{
+    uint32_t n = 0;
+
+    if (!exclude || !exclude->n) {
+        for (uint32_t i = 0; i < v->n; i++)
+            fit[i] = i;
+        return v->n;
+    }
+    for (uint32_t i = 0; i < v->n; i++)
+        if (!tried(exclude, &v->candidates[i]))
+            fit[n++] = i;
     return n;
 }
 
@@ -234,6 +243,8 @@ static uint32_t filter_all(struct sched_view *v,
 
     v->need = sched_need_of(v->features);
     *out = (struct decision){.row = DECISION_NOBODY};
+    if (v->common.any == 0)
+        v->common = common_of(v);
     n = first_fit(v, exclude, fit);
     for (uint32_t k = 0; k < p->n_filters; k++) {
         const struct sched_filter *filter = &sched_filters[p->filters[k]];

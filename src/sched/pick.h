@@ -40,10 +40,13 @@ struct sched_view {
     struct sched_memo
         *memo; /**< beside the rows, zeroed when policy or candidates change; may be NULL */
     uint64_t shortest_context; /**< no candidate's context is below this; 0 = not known */
-    bool any_loading; /**< some candidate's engine says that its model is still being loaded */
+    uint64_t
+        least_total_bytes; /**< every endpoint is known to have at least so much; 0 = not known */
+    uint32_t common_tasks; /**< tasks that every candidate's endpoint does; 0 = not known */
+    bool any_loading;      /**< some candidate's engine says that its model is still being loaded */
+    struct sched_common common; /**< of the rows; any == 0: not known, sched_pick() looks */
     /* filled by sched_pick() */
     struct sched_need need;
-    uint16_t all_flags, any_flags; /**< what all rows, and what some have */
 };
 
 /** A cost as an exact fraction: equal costs are equal, however they came about. den > 0 is also the share of ties. */
@@ -126,6 +129,7 @@ struct sched_scratch {
     uint32_t *fit;
     struct sched_cost *costs;
     uint32_t cap;
+    struct sched_common common;  /**< of rows, when the pool filled them */
     struct sched_record *record; /**< borrowed: the pool's picks are captured there; NULL = not */
 };
 /** Room for at least n rows. On failure what was there stays. */

@@ -3,6 +3,7 @@
 #ifndef WEIR_SCHED_PLUGIN_H
 #define WEIR_SCHED_PLUGIN_H
 
+#include "base/bug.h"
 #include "base/prng.h"
 #include "sched/pick.h"
 #include "sched/record.h"
@@ -107,13 +108,52 @@ uint32_t sched_pick_consistent_hash(const struct sched_view *v,
 
 /** What a row of an explicit or estimated need has room for; see filter_memory.c. */
 enum sched_room { ROOM_UNKNOWN, ROOM_FITS, ROOM_FULL };
-enum sched_room sched_memory_room(const struct sched_view *v, uint32_t row);
+
+static inline enum sched_room sched_room_in(uint64_t need, uint64_t free)
+{
+    return need <= free ? ROOM_FITS : ROOM_FULL;
+}
+
+static inline enum sched_room sched_memory_room(const struct sched_view *v, uint32_t row)
+{
+    const struct sched_row *r = &v->rows[row];
+    const struct sched_need *need = &v->need;
+
+    if (need->explicit_bytes) {
+        if (r->flags & SCHED_HAS_BYTES)
+            return sched_room_in(need->bytes, r->free_bytes);
+        if ((r->flags & SCHED_HAS_KV) && need->kv_bytes_per_token)
+            return sched_room_in(need->tokens, r->free_tokens);
+        return ROOM_UNKNOWN;
+    }
+    if (r->flags & SCHED_TOKENS)
+        return (r->flags & SCHED_HAS_KV)
+                   ? sched_room_in(MIN(need->tokens, r->total_tokens), r->free_tokens)
+                   : ROOM_UNKNOWN;
+    if (need->bytes && (r->flags & SCHED_HAS_BYTES))
+        return sched_room_in(need->bytes, r->free_bytes);
+    return ROOM_UNKNOWN;
+}
+
+/** Is it unknown of every row without a closer look, so that nobody is dropped? False means "look". */
+static inline bool sched_memory_unknown(const struct sched_view *v)
+{
+    const struct sched_need *need = &v->need;
+
+    if (need->bytes == 0 && need->tokens == 0)
+        return true;
+    if (need->explicit_bytes)
+        return !(v->common.any & (SCHED_HAS_BYTES | SCHED_HAS_KV));
+    return !((v->common.any & SCHED_TOKENS) && (v->common.any & SCHED_HAS_KV)) &&
+           !(need->bytes && (v->common.any & SCHED_HAS_BYTES));
+}
+
 /** Is it known of every row without a closer look? False means "look". */
 static inline bool sched_memory_all_known(const struct sched_view *v)
 {
     uint16_t needed = v->need.explicit_bytes ? SCHED_HAS_BYTES : SCHED_TOKENS | SCHED_HAS_KV;
 
-    return (v->all_flags & needed) == needed;
+    return (v->common.all & needed) == needed;
 }
 /** Is the explicit need above all the memory the endpoint has, as far as that is known? */
 bool sched_memory_never(const struct sched_view *v, uint32_t row);

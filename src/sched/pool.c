@@ -20,12 +20,14 @@ struct sched_pool {
     uint32_t n;
     bool refreshed;
     uint64_t snapshot_seq;
-    struct slice model; /* borrowed with the candidates; absent: any */
-    uint64_t shortest;  /* smallest context of a member; unknown ones count as endless */
-    uint64_t longest;   /* largest context of a member; UINT64_MAX when one is unknown */
-    bool any_loading;   /* some member's engine is still loading a model */
-    struct heap queue;  /* best waiter on top */
-    struct heap risers; /* the same waiters but those of the highest class, by rise_ns */
+    struct slice model;   /* borrowed with the candidates; absent: any */
+    uint64_t shortest;    /* smallest context of a member; unknown ones count as endless */
+    uint64_t longest;     /* largest context of a member; UINT64_MAX when one is unknown */
+    uint64_t least_total; /* smallest memory of a member; 0 = one did not say */
+    uint32_t tasks;       /* that every member does */
+    bool any_loading;     /* some member's engine is still loading a model */
+    struct heap queue;    /* best waiter on top */
+    struct heap risers;   /* the same waiters but those of the highest class, by rise_ns */
     uint64_t arrivals;
 };
 
@@ -157,6 +159,8 @@ static uint32_t collect(const struct snapshot *s,
 static void contexts(struct sched_pool *p)
 {
     p->any_loading = false;
+    p->tasks = UINT32_MAX;
+    p->least_total = p->n ? UINT64_MAX : 0;
     p->shortest = UINT64_MAX;
     p->longest = 0;
     for (uint32_t i = 0; i < p->n; i++) {
@@ -164,6 +168,10 @@ static void contexts(struct sched_pool *p)
         uint64_t context = m && m->max_model_len ? m->max_model_len : UINT64_MAX;
         p->shortest = MIN(p->shortest, context);
         p->longest = MAX(p->longest, context);
+        p->least_total = MIN(p->least_total, p->candidates[i].total_bytes);
+        /* One that says nothing does everything. */
+        if (p->candidates[i].endpoint->tasks)
+            p->tasks &= p->candidates[i].endpoint->tasks;
         /* Of a pool of any model the filter looks at every model. */
         for (uint32_t k = 0; k < p->candidates[i].endpoint->n_models; k++)
             p->any_loading = p->any_loading || p->candidates[i].endpoint->models[k].loading;
@@ -233,6 +241,7 @@ bool sched_pool_has(const struct sched_pool *p, uint32_t slot, uint32_t generati
            p->candidates[low].generation == generation;
 }
 
+/* Of rows that are filled. */
 static struct sched_view
 view(const struct sched_pool *p, const struct features *f, struct sched_scratch *scratch)
 {
@@ -241,10 +250,13 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
         .features = f,
         .candidates = p->candidates,
         .rows = scratch->rows,
+        .common = scratch->common,
         .n = p->n,
         .model = p->model,
         .memo = p->memo,
         .shortest_context = p->shortest,
+        .least_total_bytes = p->least_total,
+        .common_tasks = p->tasks,
         .any_loading = p->any_loading,
     };
 }
@@ -256,7 +268,8 @@ static void fill_rows(const struct sched_pool *p,
                       struct sched_scratch *scratch)
 {
     BUG_ON(p->n > scratch->cap);
-    if (sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows) & SCHED_YOUNG)
+    scratch->common = sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows);
+    if (scratch->common.any & SCHED_YOUNG)
         sched_rows_ramp(p->policy, p->candidates, p->n, now_ns, seed, begin, scratch->rows);
 }
 
@@ -307,7 +320,9 @@ static int pick_and_reserve(struct sched_pool *p,
             return 0;
         }
         uint16_t ramp = row->ramp;
-        sched_rows_fill(c, 1, now_ns, row);
+        struct sched_common changed = sched_rows_fill(c, 1, now_ns, row);
+        v.common.all &= changed.all;
+        v.common.any |= changed.any;
         row->ramp = ramp;
     }
     d->row = DECISION_NOBODY;
@@ -513,9 +528,8 @@ void sched_pool_explain(struct sched_pool *p,
                         struct decision *d,
                         struct explain_row *why)
 {
-    struct sched_view v = view(p, f, scratch);
-
     fill_rows(p, now_ns, seed, false, scratch);
+    struct sched_view v = view(p, f, scratch);
     struct sched_mark mark = sched_state_save(p->state);
     pick(p, &v, NULL, seed, scratch, d, why);
     sched_state_restore(p->state, mark);

@@ -147,6 +147,9 @@ static uint16_t judge(uint16_t flags,
 
     if (limit != 0 && row->inflight >= limit)
         flags |= SCHED_FULL;
+    /* The usual case, in a few steps. */
+    if (gate == 0 && row->health == HEALTH_UP && willing(flags, row->state))
+        return flags | SCHED_WILLING | SCHED_USABLE;
     if (!willing(flags, row->state))
         return flags;
     flags |= SCHED_WILLING;
@@ -163,67 +166,78 @@ static uint16_t judge(uint16_t flags,
     return flags;
 }
 
-static inline void fill(const struct sched_candidate *k, uint64_t now_ns, struct sched_row *row)
+/* What of the digest does not go into the row as it is. */
+struct digest {
+    uint64_t fresh_until;
+    uint32_t excess;
+    uint8_t known, state;
+};
+
+/* The digest of a cell, its plain numbers straight into the row. @return false when a writer was at work: once more. */
+static inline bool
+read_digest(const struct sched_candidate *k, struct digest *d, struct sched_row *row)
 {
     const struct cell *c = k->cell;
-    uint64_t fresh_until, free_bytes, total_bytes;
-    uint32_t excess, free_tokens, total_tokens;
-    uint16_t util;
-    uint8_t known, state;
-    unsigned before;
+    unsigned before = ACQUIRE(c->sample_lock);
 
-    do {
-        before = ACQUIRE(c->sample_lock);
-        fresh_until = ACQUIRE(c->fresh_until_ns);
-        excess = ACQUIRE(c->excess);
-        free_bytes = ACQUIRE(c->free_bytes);
-        free_tokens = ACQUIRE(c->free_tokens);
-        total_tokens = ACQUIRE(c->total_tokens);
-        util = ACQUIRE(c->util_bp);
-        known = ACQUIRE(c->known);
-        state = ACQUIRE(c->state);
-        total_bytes = k->total_bytes;
-        /* A device's size does not go stale with the report that told it. It lies in the cell's second line. */
-        if (total_bytes == 0 && (known & CELL_KNOWS_TOTAL))
-            total_bytes = ACQUIRE(c->total_bytes);
-    } while ((before & 1) || RELAXED(c->sample_lock) != before);
+    d->fresh_until = ACQUIRE(c->fresh_until_ns);
+    d->excess = ACQUIRE(c->excess);
+    d->known = ACQUIRE(c->known);
+    d->state = ACQUIRE(c->state);
+    row->free_bytes = ACQUIRE(c->free_bytes);
+    row->free_tokens = ACQUIRE(c->free_tokens);
+    row->total_tokens = ACQUIRE(c->total_tokens);
+    row->util_bp = ACQUIRE(c->util_bp);
+    row->total_bytes = k->total_bytes;
+    /* A device's size does not go stale with the report that told it. It lies in the cell's second line. */
+    if (k->total_bytes == 0 && (d->known & CELL_KNOWS_TOTAL))
+        row->total_bytes = ACQUIRE(c->total_bytes);
+    return !(before & 1) && RELAXED(c->sample_lock) == before;
+}
 
+static inline uint16_t fill(const struct sched_candidate *k, uint64_t now_ns, struct sched_row *row)
+{
+    const struct cell *c = k->cell;
+    struct digest d;
+
+    /* Not one loop: written so, the usual case keeps its values in registers. */
+    if (__builtin_expect(!read_digest(k, &d, row), 0))
+        while (!read_digest(k, &d, row)) {
+        }
     uint32_t inflight = RELAXED(c->address->inflight);
-    bool fresh = now_ns < fresh_until;
+    bool fresh = now_ns < d.fresh_until;
     uint16_t flags = k->flags;
     if (fresh)
         flags |=
-            (uint16_t)(SCHED_FRESH | (known & (SCHED_HAS_UTIL | SCHED_HAS_BYTES | SCHED_HAS_KV)));
-    if (!fresh)
-        excess = 0;
-    row->free_bytes = left(free_bytes, RELAXED(c->promised_bytes));
-    row->total_bytes = total_bytes;
-    row->free_tokens = (uint32_t)left(free_tokens, RELAXED(c->promised_tokens));
-    row->total_tokens = total_tokens;
+            (uint16_t)(SCHED_FRESH | (d.known & (SCHED_HAS_UTIL | SCHED_HAS_BYTES | SCHED_HAS_KV)));
+    uint32_t excess = fresh ? d.excess : 0;
+    row->free_bytes = left(row->free_bytes, RELAXED(c->promised_bytes));
+    row->free_tokens = (uint32_t)left(row->free_tokens, RELAXED(c->promised_tokens));
     row->inflight = inflight;
     row->load = excess > UINT32_MAX - inflight ? UINT32_MAX : inflight + excess;
-    row->util_bp = util;
     row->health = (uint8_t)RELAXED(c->health);
-    row->state = fresh ? state : (uint8_t)REPORTED_HEALTHY;
+    row->state = fresh ? d.state : (uint8_t)REPORTED_HEALTHY;
     row->ramp = SCHED_RAMP_FULL;
     row->flags = judge(flags, row, c, k->limit, now_ns);
+    return row->flags;
 }
 
-uint16_t sched_rows_fill(const struct sched_candidate *c,
-                         uint32_t n,
-                         uint64_t now_ns,
-                         struct sched_row *rows)
+struct sched_common sched_rows_fill(const struct sched_candidate *c,
+                                    uint32_t n,
+                                    uint64_t now_ns,
+                                    struct sched_row *rows)
 {
     enum { AHEAD = 6 };
-    uint16_t any = 0;
+    struct sched_common common = {UINT16_MAX, 0};
 
     for (uint32_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
             __builtin_prefetch(c[i + AHEAD].cell);
-        fill(&c[i], now_ns, &rows[i]);
-        any |= rows[i].flags;
+        uint16_t flags = fill(&c[i], now_ns, &rows[i]);
+        common.all &= flags;
+        common.any |= flags;
     }
-    return any;
+    return common;
 }
 
 /* How far a newcomer's slow start is; it begins when it is first offered. */

@@ -36,13 +36,14 @@ enum sched_flag {
 
 /** The slow half. Borrowed pointers live as long as the snapshot they came from. */
 struct sched_candidate {
-    struct cell *cell; /**< for filling rows and the reservation; never read by plugins */
-    uint64_t weight;   /**< millionths: registry weight x gpu weight, both in thousandths */
-    uint64_t hash;     /**< of the authority: the same in every process */
-    uint32_t limit;    /**< max_concurrency; 0 = none */
-    uint16_t flags;    /**< enum sched_flag, those without "row:" */
+    /* what each filling of a row reads, in one half of a cache line */
+    struct cell *cell;    /**< for filling rows and the reservation; never read by plugins */
+    uint64_t total_bytes; /**< endpoint.memory_total_bytes; 0 = unknown */
+    uint32_t limit;       /**< max_concurrency; 0 = none */
+    uint16_t flags;       /**< enum sched_flag, those without "row:" */
     uint32_t slot, generation;
-    uint64_t total_bytes;            /**< endpoint.memory_total_bytes; 0 = unknown */
+    uint64_t weight; /**< millionths: registry weight x gpu weight, both in thousandths */
+    uint64_t hash;   /**< of the authority: the same in every process */
     const struct endpoint *endpoint; /**< identity */
     const struct model_ref *model;   /**< of the pool's model; NULL: pool of any model */
 };
@@ -91,11 +92,16 @@ void sched_candidate_fill(const struct member *m,
                           struct slice model,
                           struct sched_candidate *out);
 
-/** Fill a row for each candidate from its cell. Any thread. @return the flags that some row has. Cost: one or two cache lines a row. */
-uint16_t sched_rows_fill(const struct sched_candidate *c,
-                         uint32_t n,
-                         uint64_t now_ns,
-                         struct sched_row *rows);
+/** What all rows of a pick, and what some of them have. */
+struct sched_common {
+    uint16_t all, any;
+};
+
+/** Fill a row for each candidate from its cell. Any thread. Cost: one or two cache lines a row. */
+struct sched_common sched_rows_fill(const struct sched_candidate *c,
+                                    uint32_t n,
+                                    uint64_t now_ns,
+                                    struct sched_row *rows);
 
 /**
  * Slow start, where some row says SCHED_YOUNG: the share of an endpoint rises from a tenth to all of it in

@@ -228,12 +228,34 @@ static bool framing_byte(struct chunked *c, char byte)
     return false;
 }
 
+/* A size line that is here whole, and plain, at once: where payload begins, or p. */
+static const char *plain_size(struct chunked *c, const char *p, const char *end)
+{
+    uint64_t size = 0;
+    const char *at = p;
+
+    for (int digit; at < end && at - p < 8 && (digit = hex_digit(*at)) >= 0; at++)
+        size = size << 4 | (unsigned)digit;
+    if (size == 0 || end - at < 2 || at[0] != '\r' || at[1] != '\n')
+        return p;
+    c->left = size;
+    c->state = DATA;
+    return at + 2;
+}
+
 int64_t wire_chunked_read(struct chunked *c, const char *p, size_t n, struct slice *payload)
 {
     size_t i = 0;
 
     *payload = slice_of(p, 0);
     while (i < n && !c->done) {
+        if (c->state == DATA_CR && n - i >= 2 && p[i] == '\r' && p[i + 1] == '\n') {
+            c->state = SIZE_FIRST;
+            i += 2;
+            continue;
+        }
+        if (c->state == SIZE_FIRST)
+            i = (size_t)(plain_size(c, p + i, p + n) - p);
         if (c->state != DATA) {
             if (!framing_byte(c, p[i]))
                 return WEIR_E_PROTO;

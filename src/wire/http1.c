@@ -53,6 +53,8 @@ static int refuse(struct cursor *c, unsigned status, const char *message)
 
 static const char *skip(const struct cursor *c, const char *p, unsigned class)
 {
+    /* What is in every class takes most bytes at a time. */
+    p = scan_word(p, c->end);
     while (p < c->end && (class_of[(unsigned char)*p] & class))
         p++;
     return p;
@@ -75,12 +77,10 @@ static int line_end(struct cursor *c)
     return 1;
 }
 
+/* The length is compared by the caller's switch. */
 static bool is(struct slice name, const char *lower)
 {
-    for (size_t i = 0; i < name.n; i++)
-        if (ascii_lower(name.p[i]) != lower[i])
-            return false;
-    return true;
+    return slice_same_nocase(name.p, lower, name.n);
 }
 
 static void note_connection(struct cursor *c, struct slice value)
@@ -131,15 +131,18 @@ static int note_host(struct cursor *c, struct slice value)
 }
 
 /*
- * Look at the fields that decide framing and persistence. `raw` is the value with the blanks around it: in a
- * request, a framing field with more than the customary one blank before it is refused, as such forms exist
- * only to be read differently by the next server.
+ * `raw` is the value with the blanks around it: in a request, a framing field with more than the customary one blank
+ * before it is refused, as such forms exist only to be read differently by the next server.
  */
+static bool odd(const struct cursor *c, const struct http1_field *f, struct slice raw)
+{
+    return c->request && (raw.n - f->value.n > 1 || (raw.n > f->value.n && raw.p[0] != ' '));
+}
+
+/* Look at the fields that decide framing and persistence. */
 static int
 note(struct cursor *c, struct http1_head *head, const struct http1_field *f, struct slice raw)
 {
-    bool odd = c->request && (raw.n - f->value.n > 1 || (raw.n > f->value.n && raw.p[0] != ' '));
-
     switch (f->name.n) {
     case 4:
         return is(f->name, "host") ? note_host(c, f->value) : 0;
@@ -158,12 +161,13 @@ note(struct cursor *c, struct http1_head *head, const struct http1_field *f, str
     case 14:
         if (!is(f->name, "content-length"))
             return 0;
-        return odd ? refuse(c, 400, "blanks around Content-Length")
-                   : note_length(c, head, f->value);
+        return odd(c, f, raw) ? refuse(c, 400, "blanks around Content-Length")
+                              : note_length(c, head, f->value);
     case 17:
         if (!is(f->name, "transfer-encoding"))
             return 0;
-        return odd ? refuse(c, 400, "blanks around Transfer-Encoding") : note_coding(c, f->value);
+        return odd(c, f, raw) ? refuse(c, 400, "blanks around Transfer-Encoding")
+                              : note_coding(c, f->value);
     default:
         return 0;
     }

@@ -22,6 +22,9 @@ enum state {
     DONE, /* the top-level value is complete */
 };
 
+/* What of a longer string is looked at twice. */
+enum { SHORT_STRING = 128 };
+
 enum escape { NO_ESCAPE = 0, AFTER_BACKSLASH, HEX_1, HEX_2, HEX_3, HEX_4 };
 
 static const struct {
@@ -97,10 +100,33 @@ static int pop(struct json_scan *s)
     return emit_plain(s, event);
 }
 
-static void string_begin(struct json_scan *s, bool is_key)
+/* A short string that is here whole, without an escape, is handed on at once; any other is begun and goes its way. */
+static int string_begin(struct json_scan *s, struct run *r, bool is_key)
 {
-    s->state = STRING;
+    const char *from = r->p + 1;
+    const char *end = from + MIN((size_t)(r->end - from), (size_t)SHORT_STRING);
+    const char *stop = scan_json_text(from, end);
+
     s->is_key = is_key;
+    if (stop == end || *stop != '"') {
+        s->state = STRING;
+        r->p = from;
+        return 0;
+    }
+    if (is_key)
+        s->state = COLON;
+    else
+        value_done(s);
+    r->p = stop;
+    int rc = emit_text(s, slice_of(from, (size_t)(stop - from)), true);
+    if (rc)
+        return rc;
+    r->p++;
+    if (is_key && r->p < r->end && *r->p == ':') {
+        r->p++;
+        s->state = VALUE;
+    }
+    return 0;
 }
 
 static int value_begin(struct json_scan *s, struct run *r)
@@ -113,9 +139,7 @@ static int value_begin(struct json_scan *s, struct run *r)
         r->p++;
         return push(s, c == '{');
     case '"':
-        r->p++;
-        string_begin(s, false);
-        return 0;
+        return string_begin(s, r, false);
     case 't':
     case 'f':
     case 'n':
@@ -150,11 +174,10 @@ static int structure_byte(struct json_scan *s, struct run *r)
     case KEY:
         if (c != '"' && (c != '}' || s->state == KEY))
             return fail(s, "key expected");
+        if (c == '"')
+            return string_begin(s, r, true);
         r->p++;
-        if (c == '}')
-            return pop(s);
-        string_begin(s, true);
-        return 0;
+        return pop(s);
     case COLON:
         if (c != ':')
             return fail(s, "colon expected");
@@ -182,11 +205,23 @@ static int structure_byte(struct json_scan *s, struct run *r)
     return WEIR_E_PROTO;
 }
 
+static bool blank(char c)
+{
+    return (unsigned char)c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t');
+}
+
 static int structure(struct json_scan *s, struct run *r)
 {
-    while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\r' || *r->p == '\t'))
-        r->p++;
-    return r->p < r->end ? structure_byte(s, r) : 0;
+    int rc = 0;
+
+    do {
+        while (r->p < r->end && blank(*r->p))
+            r->p++;
+        if (r->p == r->end)
+            break;
+        rc = structure_byte(s, r);
+    } while (!rc && (s->state < STRING || s->state == DONE));
+    return rc;
 }
 
 static int emit_code_point(struct json_scan *s, uint32_t c)
@@ -417,6 +452,11 @@ static int literal(struct json_scan *s, struct run *r)
 {
     struct slice text = literals[s->literal].text;
 
+    if (s->literal_at == 0 && (size_t)(r->end - r->p) >= text.n &&
+        memcmp(r->p, text.p, text.n) == 0) {
+        r->p += text.n;
+        s->literal_at = (uint8_t)text.n;
+    }
     while (r->p < r->end && s->literal_at < text.n) {
         if (*r->p != text.p[s->literal_at])
             return fail(s, "value expected");
@@ -434,14 +474,14 @@ int wire_json_scan(struct json_scan *s, const char *p, size_t n)
     struct run r = {.p = p, .end = p + n};
 
     while (!s->rc && r.p < r.end) {
-        if (s->state == STRING)
+        if (s->state < STRING || s->state == DONE)
+            s->rc = structure(s, &r);
+        else if (s->state == STRING)
             s->rc = string(s, &r);
         else if (s->state == NUMBER)
             s->rc = number(s, &r);
-        else if (s->state == LITERAL)
-            s->rc = literal(s, &r);
         else
-            s->rc = structure(s, &r);
+            s->rc = literal(s, &r);
     }
     s->offset += (uint64_t)(r.p - p);
     return s->rc;

@@ -76,6 +76,34 @@ static inline const char *scan_text(const char *p, const char *end)
     return scan_text_words(p, end);
 }
 
+/**
+ * Past letters, digits, "-" and "." from p on, 16 bytes a step as long as so many are there: at the first other byte,
+ * or somewhere before it.
+ */
+static inline const char *scan_word(const char *p, const char *end)
+{
+#ifdef __SSE2__
+    /* Signed: bytes of 0x80 and more are below every bound. */
+    for (; end - p >= 16; p += 16) {
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+        __m128i lower = _mm_or_si128(x, _mm_set1_epi8(0x20));
+        __m128i letter = _mm_and_si128(_mm_cmpgt_epi8(lower, _mm_set1_epi8('a' - 1)),
+                                       _mm_cmplt_epi8(lower, _mm_set1_epi8('z' + 1)));
+        /* "-", ".", "/" and the digits stand in a row. */
+        __m128i digit = _mm_and_si128(_mm_cmpgt_epi8(x, _mm_set1_epi8('-' - 1)),
+                                      _mm_cmplt_epi8(x, _mm_set1_epi8('9' + 1)));
+        __m128i word =
+            _mm_andnot_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('/')), _mm_or_si128(letter, digit));
+        unsigned other = (unsigned)_mm_movemask_epi8(word) ^ 0xFFFFu;
+        if (other)
+            return p + __builtin_ctz(other);
+    }
+#else
+    (void)end;
+#endif
+    return p;
+}
+
 /** First control character, quote or backslash in [p, end), or end. */
 static inline const char *scan_json_text(const char *p, const char *end)
 {

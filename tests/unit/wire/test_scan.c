@@ -38,9 +38,32 @@ static void every_byte_at_every_place(void **state)
         }
 }
 
+/* It may stop early, never late. */
+static void words_end_before_every_other_byte(void **state)
+{
+    (void)state;
+    char run[41];
+
+    for (unsigned c = 0; c < 256; c++)
+        for (size_t at = 0; at < sizeof(run); at++) {
+            bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        (c >= '0' && c <= '9') || c == '-' || c == '.';
+            memset(run, at % 2 ? 'Z' : '9', sizeof(run));
+            run[at] = (char)c;
+            const char *stop = scan_word(run, run + sizeof(run));
+            assert_true(stop <= (word ? run + sizeof(run) : run + at));
+#ifdef __SSE2__
+            assert_ptr_equal(stop, word || at >= 32 ? run + 32 : run + at);
+#endif
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_byte_at_every_place)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_byte_at_every_place),
+        cmocka_unit_test(words_end_before_every_other_byte),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
