@@ -209,6 +209,16 @@ SECTION("policies.<name>", raw_policy, policy_options);
 static const struct conf_option match_options[] = {
     {.key = "path", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, path), .max = TEXT_MAX, .fallback = "/v1/**",
      .doc = "An exact path, or a prefix that ends in **. What no route takes is 404: a worker's own /metrics or control paths are not offered to clients unless a route says so."},
+    {.key = "methods", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_route, methods), .max = 16,
+     .doc = "One of these methods, as [POST]; any when absent."},
+    {.key = "hosts", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_route, hosts), .max = 64,
+     .doc = "One of these hosts, without port; *.example.com is any name that ends in .example.com."},
+    {.key = "headers", .type = CONF_T_LABELS, .flags = CONF_LIVE, AT(raw_route, headers), .max = 16,
+     .doc = "All of these header fields, with exactly these values; \"*\" is any value."},
+    {.key = "query", .type = CONF_T_LABELS, .flags = CONF_LIVE, AT(raw_route, query), .max = 16,
+     .doc = "All of these parameters of the query, with exactly these values once decoded; \"*\" is any value."},
+    {.key = "content_types", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_route, content_types), .max = 16,
+     .doc = "One of these media types, without parameters, as [application/json, multipart/form-data]; audio/* is any audio."},
 };
 SECTION("routes[].match", raw_route, match_options);
 
@@ -247,7 +257,12 @@ static const struct conf_option queue_options[] = {
 SECTION("routes[].queue", route_queue, queue_options);
 
 static const struct conf_option route_options[] = {
-    {.key = "match", .type = CONF_T_SECTION, .offset = 0, .child = &raw_route_section, .doc = "Which requests."},
+    {.key = "name", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, name), .max = TEXT_MAX,
+     .doc = "What metrics and logs call it; its path when absent. Unique."},
+    {.key = "match", .type = CONF_T_SECTION, .offset = 0, .child = &raw_route_section,
+     .doc = "Which requests: all that is given must fit."},
+    {.key = "labels", .type = CONF_T_LABELS, .flags = CONF_LIVE, AT(raw_route, labels), .max = 16,
+     .doc = "Only endpoints that have all of these labels serve it, as {pool: audio}."},
     {.key = "policy", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, policy), .max = TEXT_MAX, .fallback = "chain",
      .doc = "A name from policies, or a built-in policy."},
     {.key = "default_model", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, default_model), .max = TEXT_MAX,

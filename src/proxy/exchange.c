@@ -263,7 +263,7 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
         return 0;
     retry_count(&x->lane->retry, x->start_ns);
     if (!why) {
-        x->route = route_match(x->plan->routing, exchange_path(x));
+        x->route = route_match(x->plan->routing, exchange_path(x), h);
         why = x->route ? route_features(x, h, &fields, &param, &detail) : REJECT_ROUTE_NOT_FOUND;
     }
     if (!why)

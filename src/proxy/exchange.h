@@ -198,8 +198,11 @@ enum rejection route_features(struct exchange *x,
                               const struct request_fields *f,
                               const char **param,
                               struct slice *detail);
-/** First route for a path, or NULL. */
-const struct route *route_match(const struct routing *r, struct slice path);
+/** First route for a path and what else the head says, or NULL. @param h not looked at by routes of a path alone. */
+const struct route *
+route_match(const struct routing *r, struct slice path, const struct http1_head *h);
+/** A parameter of the target's query. @param raw out: its first value, still encoded. @return false when it is not there. */
+bool route_query_find(struct slice target, struct slice name, struct slice *raw);
 /** Session key of the body, where it beats what the headers gave. */
 void route_session_from_body(struct exchange *x, const struct peek_found *found);
 /** A well-formed traceparent? (W3C Trace Context) */

@@ -168,7 +168,7 @@ static int read_request(struct asking *a, const struct proxy_question *q, struct
     x->complete = q->body.n == 0;
     a->no.why = route_head(x, h, text.p + took, &fields);
     if (!a->no.why) {
-        x->route = route_match(x->plan->routing, exchange_path(x));
+        x->route = route_match(x->plan->routing, exchange_path(x), h);
         a->no.why = x->route ? route_features(x, h, &fields, &a->no.param, &a->no.detail)
                              : REJECT_ROUTE_NOT_FOUND;
     }
@@ -214,8 +214,11 @@ ask(struct sched_pool *pool, struct asking *a, struct asker *asker, struct sched
 /* Nobody has asked for this model yet: a pool for this one question. */
 static int ask_new(struct proxy *p, struct asking *a, struct sched_record *record)
 {
-    struct sched_pool_options o = {
-        .mem = p->mem, .policy = a->x.route->policy, .queue = &a->x.route->queue};
+    struct sched_pool_options o = {.mem = p->mem,
+                                   .policy = a->x.route->policy,
+                                   .queue = &a->x.route->queue,
+                                   .labels = a->x.route->labels,
+                                   .n_labels = a->x.route->n_labels};
     const struct snapshot *s = a->lane.asker.snap;
     struct asker *asker = &p->control_asker;
     struct sched_pool *pool;
@@ -308,7 +311,7 @@ static void put_answer(const struct asking *a, const struct sched_record *record
 
     buf_put_str(out, "{\"route\":");
     if (a->x.route)
-        buf_put_json(out, a->x.route->path);
+        buf_put_json(out, route_name(a->x.route));
     else
         buf_put_str(out, "null");
     buf_put_char(out, ',');

@@ -14,7 +14,7 @@
 #include "proxy/exchange.h"
 
 /* The newest configuration of a track; of one that is gone from it, the asking request's. Under pools_lock. */
-static const struct route *route_of(const struct plan **n, const struct route *r)
+static const struct route *newest_route(const struct plan **n, const struct route *r)
 {
     const struct plan *now = plan_now((*n)->proxy);
     const struct track *t = plan_route(*n, r)->track;
@@ -47,20 +47,47 @@ static uint32_t series_of(struct proxy *p, const struct track *t, struct slice m
     return p->n_series++;
 }
 
+/* Labels of a route in one block; NULL without any, or without memory. */
+static struct kv *labels_copy(const struct mem *mem, const struct route *r)
+{
+    size_t text = 0;
+
+    for (uint32_t i = 0; i < r->n_labels; i++)
+        text += r->labels[i].key.n + r->labels[i].value.n;
+    struct kv *copy = r->n_labels ? mem_zalloc(mem, r->n_labels * sizeof(*copy) + text) : NULL;
+    char *at = copy ? (char *)(copy + r->n_labels) : NULL;
+    for (uint32_t i = 0; copy && i < r->n_labels; i++) {
+        struct slice from[2] = {r->labels[i].key, r->labels[i].value};
+        struct slice *to[2] = {&copy[i].key, &copy[i].value};
+        for (int k = 0; k < 2; k++) {
+            if (from[k].n)
+                memcpy(at, from[k].p, from[k].n);
+            *to[k] = slice_of(at, from[k].n);
+            at += from[k].n;
+        }
+    }
+    return copy;
+}
+
 /* Make it, under pools_lock. */
 static struct pool *
 pool_new(struct proxy *p, const struct plan *n, const struct route *r, struct slice model)
 {
     struct track *t = plan_route(n, r)->track;
-    r = route_of(&n, r);
+    r = newest_route(&n, r);
     struct policy_copy *policy = policy_copy_new(p->mem, r->policy);
-    struct sched_pool_options o = {
-        .mem = p->mem, .policy = policy ? &policy->policy : NULL, .queue = &r->queue};
+    struct kv *labels = labels_copy(p->mem, r);
+    struct sched_pool_options o = {.mem = p->mem,
+                                   .policy = policy ? &policy->policy : NULL,
+                                   .queue = &r->queue,
+                                   .labels = labels,
+                                   .n_labels = r->n_labels};
     struct pool *pool = mem_zalloc(p->mem, sizeof(*pool));
     char *text = mem_strdup(p->mem, model);
 
-    if (!pool || !text || !policy)
+    if (!pool || !text || !policy || (r->n_labels && !labels))
         goto out;
+    pool->labels = labels;
     pool->track = t;
     pool->policy = policy;
     pool->queue = r->queue;
@@ -85,6 +112,7 @@ pool_new(struct proxy *p, const struct plan *n, const struct route *r, struct sl
 out:
     mem_free(p->mem, text);
     mem_free(p->mem, policy);
+    mem_free(p->mem, labels);
     mem_free(p->mem, pool);
     return NULL;
 }
@@ -279,6 +307,7 @@ void pools_free(struct proxy *p)
         pthread_mutex_destroy(&pool->lock);
         mem_free(p->mem, (void *)(uintptr_t)pool->model.p);
         mem_free(p->mem, pool->policy);
+        mem_free(p->mem, pool->labels);
         mem_free(p->mem, pool);
     }
     for (uint32_t i = 0; i < p->n_tracks; i++) {

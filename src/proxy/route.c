@@ -53,19 +53,6 @@ bool route_traceparent_ok(struct slice v)
     return v.n == 55 || (!zero_version && v.p[55] == '-');
 }
 
-const struct route *route_match(const struct routing *r, struct slice path)
-{
-    static const struct slice any = SLICE("**");
-
-    for (uint32_t i = 0; i < r->n_routes; i++) {
-        struct slice want = r->routes[i].path;
-        if (slice_ends(want, any) ? slice_starts(path, slice_of(want.p, want.n - any.n))
-                                  : slice_eq(path, want))
-            return &r->routes[i];
-    }
-    return NULL;
-}
-
 /* One field into its place. A second one of a kind is ignored, but for traceparent, where it voids the first. */
 static void note(struct exchange *x, struct request_fields *f, const struct http1_field *h)
 {

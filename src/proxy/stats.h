@@ -85,7 +85,7 @@ struct proxy_token_hist {
 /** One (model, route). Slices live as long as the proxy. */
 struct proxy_series {
     struct slice model; /**< "other" for all that has no pool */
-    struct slice route; /**< its path as configured; "none" when no route matched */
+    struct slice route; /**< its name or path as configured; "none" when no route matched */
     uint64_t requests[OUTCOME_COUNT];
     struct proxy_hist
         compute;      /**< arrival to last byte without the queue, answers of workers only */

@@ -14,15 +14,99 @@ static void test_match(void **state)
     const struct routing r = {.routes = routes, .n_routes = 4};
 
     (void)state;
-    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions")), &routes[0]);
-    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions/")), &routes[1]);
-    assert_ptr_equal(route_match(&r, SLICE("/v1/")), &routes[1]);
-    assert_ptr_equal(route_match(&r, SLICE("/v1/embeddings")),
+    /* The path alone decides: the head is not looked at. */
+    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions"), NULL), &routes[0]);
+    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions/"), NULL), &routes[1]);
+    assert_ptr_equal(route_match(&r, SLICE("/v1/"), NULL), &routes[1]);
+    assert_ptr_equal(route_match(&r, SLICE("/v1/embeddings"), NULL),
                      &routes[1]); /* the first match counts */
-    assert_ptr_equal(route_match(&r, SLICE("/exact/")), &routes[2]);
-    assert_null(route_match(&r, SLICE("/exact")));
-    assert_null(route_match(&r, SLICE("/v1")));
-    assert_null(route_match(&r, SLICE("")));
+    assert_ptr_equal(route_match(&r, SLICE("/exact/"), NULL), &routes[2]);
+    assert_null(route_match(&r, SLICE("/exact"), NULL));
+    assert_null(route_match(&r, SLICE("/v1"), NULL));
+    assert_null(route_match(&r, SLICE(""), NULL));
+}
+
+/* Does a route with just that match take this request? */
+static bool takes(const struct route_match *m, const char *line, const char *fields)
+{
+    static struct http1_head h;
+    const struct route route = {.path = SLICE("/**"), .more = m};
+    const struct routing r = {.routes = &route, .n_routes = 1};
+    struct http1_error error;
+    char text[1024];
+    struct buf b = {.p = text, .cap = sizeof(text), .max = sizeof(text)};
+
+    buf_put_str(&b, line);
+    buf_put_str(&b, " HTTP/1.1\r\n");
+    buf_put_str(&b, fields);
+    buf_put(&b, "\r\n", 2);
+    assert_int_equal(b.err, 0);
+    assert_int_equal(wire_http1_request(text, buf_len(&b), 100, &h, &error), buf_len(&b));
+    return route_match(&r, SLICE("/x"), &h) != NULL;
+}
+
+static void test_match_by_more_than_the_path(void **state)
+{
+    static const struct slice methods[] = {SLICE("POST"), SLICE("PUT")};
+    static const struct slice hosts[] = {SLICE("api.x"), SLICE("*.y.z"), SLICE("::1")};
+    static const struct kv headers[] = {{SLICE("X-Team"), SLICE("blue")},
+                                        {SLICE("x-any"), SLICE("*")}};
+    static const struct kv query[] = {{SLICE("model"), SLICE("a b/c")}, {SLICE("k"), SLICE("*")}};
+    static const struct slice types[] = {SLICE("application/json"), SLICE("audio/*")};
+    const struct route_match by_method = {.methods = methods, .n_methods = 2};
+    const struct route_match by_host = {.hosts = hosts, .n_hosts = 3};
+    const struct route_match by_header = {.headers = headers, .n_headers = 2};
+    const struct route_match by_query = {.query = query, .n_query = 2};
+    const struct route_match by_type = {.content_types = types, .n_content_types = 2};
+
+    (void)state;
+    assert_true(takes(&by_method, "POST /x", "Host: h\r\n"));
+    assert_true(takes(&by_method, "PUT /x", "Host: h\r\n"));
+    assert_false(takes(&by_method, "GET /x", "Host: h\r\n"));
+    assert_false(takes(&by_method, "post /x", "Host: h\r\n"));
+
+    assert_true(takes(&by_host, "GET /x", "Host: API.x:8080\r\n"));
+    assert_true(takes(&by_host, "GET /x", "Host: a.b.Y.z\r\n"));
+    assert_true(takes(&by_host, "GET /x", "Host: [::1]:80\r\n"));
+    assert_true(takes(&by_host, "GET http://api.x/x", "Host: other\r\n"));
+    assert_false(takes(&by_host, "GET http://other/x", "Host: api.x\r\n"));
+    assert_false(takes(&by_host, "GET /x", "Host: y.z\r\n"));
+    assert_false(takes(&by_host, "GET /x", "Host: .y.z.evil\r\n"));
+    assert_false(takes(&by_host, "GET /x", "Host: xapi.x\r\n"));
+    assert_false(takes(&by_host, "GET /x", "Host:\r\n"));
+
+    assert_true(takes(&by_header, "GET /x", "Host: h\r\nx-team: blue\r\nX-Any: \r\n"));
+    assert_true(
+        takes(&by_header, "GET /x", "Host: h\r\nX-Team: red\r\nX-Team: blue\r\nX-Any: 1\r\n"));
+    assert_false(takes(&by_header, "GET /x", "Host: h\r\nX-Team: Blue\r\nX-Any: 1\r\n"));
+    assert_false(takes(&by_header, "GET /x", "Host: h\r\nX-Team: blue\r\n"));
+
+    assert_true(takes(&by_query, "GET /x?model=a+b%2Fc&k", "Host: h\r\n"));
+    assert_true(takes(&by_query, "GET /x?k=&model=z&mod%65l=a%20b/c", "Host: h\r\n"));
+    assert_false(takes(&by_query, "GET /x?model=a+b/c", "Host: h\r\n"));
+    assert_false(takes(&by_query, "GET /x?model=a+b/cd&k", "Host: h\r\n"));
+    assert_false(takes(&by_query, "GET /x", "Host: h\r\n"));
+
+    assert_true(takes(&by_type, "GET /x", "Host: h\r\nContent-Type: Application/JSON\r\n"));
+    assert_true(
+        takes(&by_type, "GET /x", "Host: h\r\nContent-Type: application/json ; charset=x\r\n"));
+    assert_true(takes(&by_type, "GET /x", "Host: h\r\nContent-Type: audio/wav\r\n"));
+    assert_false(takes(&by_type, "GET /x", "Host: h\r\nContent-Type: application/jsonl\r\n"));
+    assert_false(takes(&by_type, "GET /x", "Host: h\r\nContent-Type: audio\r\n"));
+    assert_false(takes(&by_type, "GET /x", "Host: h\r\n"));
+}
+
+static void test_a_parameter_of_the_query(void **state)
+{
+    struct slice v;
+
+    (void)state;
+    assert_true(route_query_find(SLICE("/x?a=1&model=m%2Fn&model=z"), SLICE("model"), &v));
+    assert_true(slice_eq(v, SLICE("m%2Fn")));
+    assert_true(route_query_find(SLICE("/x?mod%65l"), SLICE("model"), &v));
+    assert_int_equal(v.n, 0);
+    assert_false(route_query_find(SLICE("/x?a=model"), SLICE("model"), &v));
+    assert_false(route_query_find(SLICE("/model=x"), SLICE("model"), &v));
 }
 
 static void test_identifiers(void **state)
@@ -302,6 +386,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_match),
+        cmocka_unit_test(test_match_by_more_than_the_path),
+        cmocka_unit_test(test_a_parameter_of_the_query),
         cmocka_unit_test(test_identifiers),
         cmocka_unit_test(test_dot_segments),
         cmocka_unit_test_setup_teardown(test_the_rendered_head, set_up, tear_down),

@@ -273,7 +273,7 @@ static void members_of_any_model(void **state)
     rig_put(&r, &h);
     rig_refresh(&r);
     assert_int_equal(sched_pool_members(r.pool), 1);
-    struct sched_pool_options po = {&r.mem, &r.policy, &r.queue};
+    struct sched_pool_options po = {.mem = &r.mem, .policy = &r.policy, .queue = &r.queue};
     assert_int_equal(sched_pool_new(&po, &any), 0);
     assert_int_equal(sched_pool_refresh(any, r.snapshot, (struct slice){NULL, 0}), 0);
     assert_int_equal(sched_pool_members(any), 2);
@@ -316,7 +316,7 @@ static void no_memory_leaves_the_pool_as_it_was(void **state)
     struct sched_pool_options po;
 
     rig_open(&r, "chain");
-    po = (struct sched_pool_options){&r.mem, &r.policy, &r.queue};
+    po = (struct sched_pool_options){.mem = &r.mem, .policy = &r.policy, .queue = &r.queue};
     int rc = WEIR_E_NOMEM;
     for (long n = 1; rc; n++) {
         long live = r.heap.live;
