@@ -231,7 +231,7 @@ static size_t on_data(struct net_conn *nc, const char *p, size_t n)
     if (c->x)
         c->since_ns = loop_now(c->lane->loop);
     while (net_conn_open(nc) && !c->closing) {
-        if (c->x && (!c->x->complete || c->x->discard)) {
+        if (c->x && (!c->x->complete || c->x->discard || c->x->state == X_TUNNEL)) {
             if (used == n)
                 break;
             used += exchange_request_data(c->x, p + used, n - used);
@@ -284,7 +284,7 @@ static void on_drained(struct net_conn *nc)
         charge(c, 0);
         net_conn_resume(nc);
     }
-    if (!x || !x->up || x->state != X_RELAY)
+    if (!x || !x->up || (x->state != X_RELAY && x->state != X_TUNNEL))
         return;
     x->stall_ns = 0;
     body_charge(x);

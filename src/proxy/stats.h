@@ -106,6 +106,7 @@ struct proxy_stats {
     uint64_t connections;          /**< client connections open now */
     uint64_t connections_refused;  /**< above the limit */
     uint64_t active;               /**< exchanges under way */
+    uint64_t sockets;              /**< of them, switched to another protocol */
     uint64_t buffered_bytes;       /**< request bodies and unsent answers held */
     uint64_t upstream_connections; /**< made, ever */
     struct proxy_series *series;   /**< owned; those with a pool or a count */
