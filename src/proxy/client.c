@@ -277,6 +277,7 @@ static void on_drained(struct net_conn *nc)
     struct exchange *x = c->x;
 
     if (c->closing) {
+        charge(c, 0);
         c->since_ns = loop_now(c->lane->loop);
         if (c->eof)
             client_close(c, FATE_KEEP);
