@@ -34,6 +34,7 @@ static const char *const protocol_words[] = {"auto", "grpc", "http", NULL};
 static const char *const engine_words[] = {"unknown", "vllm", "sglang", "tgi", "tei", "llamacpp", "triton", "ollama",
                                            "weir", "generic", NULL};
 static const char *const half_close_words[] = {"gone", "keep", NULL};
+static const char *const forwarded_words[] = {"append", "replace", "off", NULL};
 static const char *const trust_words[] = {"priority", "tenant", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", NULL};
 
@@ -272,6 +273,8 @@ static const struct conf_option route_options[] = {
      .doc = "Where the session key comes from, the first that is present: header:NAME, cookie:NAME, user, prompt_cache_key, previous_response_id, client_ip."},
     {.key = "half_close", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_route, half_close), .words = half_close_words,
      .fallback = "gone", .doc = "What it means when a client closes its sending side after a complete request: it is gone, or it keeps listening."},
+    {.key = "forwarded", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_route, forwarded), .words = forwarded_words,
+     .fallback = "append", .doc = "X-Forwarded-For, -Proto, -Host: add the client's address to what came and fill in the rest, or replace what came (for a route that clients reach directly), or touch nothing."},
     {.key = "timeouts", .type = CONF_T_SECTION, AT(raw_route, timeouts), .child = &route_timeouts_section, .doc = "How long things may take."},
     {.key = "retry", .type = CONF_T_SECTION, AT(raw_route, retry), .child = &route_retry_section, .doc = "Second attempts."},
     {.key = "queue", .type = CONF_T_SECTION, AT(raw_route, queue), .child = &route_queue_section, .doc = "Waiting when all endpoints are full."},

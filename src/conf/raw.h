@@ -102,6 +102,7 @@ struct raw_route {
     struct slice default_model;
     struct raw_hash_on hash_on;
     enum half_close half_close;
+    enum forwarded forwarded;
     struct route_timeouts timeouts;
     struct route_retry retry;
     struct route_queue queue;

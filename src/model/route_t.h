@@ -12,6 +12,7 @@
 #include "model/policy_t.h"
 
 enum half_close { HALF_CLOSE_GONE, HALF_CLOSE_KEEP };
+enum forwarded { FORWARDED_APPEND, FORWARDED_REPLACE, FORWARDED_OFF };
 
 /** All in nanoseconds; 0 = none. */
 struct route_timeouts {
@@ -63,6 +64,7 @@ struct route {
     struct hash_on hash_on[POLICY_HASH_ON_MAX];
     uint32_t n_hash_on;
     enum half_close half_close;
+    enum forwarded forwarded; /**< what becomes of X-Forwarded-For, -Proto and -Host */
     struct route_timeouts timeouts;
     struct route_retry retry;
     struct route_queue queue;

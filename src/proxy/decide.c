@@ -48,6 +48,10 @@ enum rejection decide_model(struct exchange *x, struct slice *out, struct slice 
             buf_len(&x->body) >= x->plan->routing->limits.peek_bytes)
             return REJECT_BODY_TOO_LARGE;
         name = unnamed(x);
+        if (!name.n && x->any_model) {
+            *out = absent;
+            return REJECT_NONE;
+        }
         if (!name.n) {
             const struct snapshot *s = x->lane->asker.snap;
             return s && s->synced ? REJECT_MODEL_REQUIRED : REJECT_STARTING;

@@ -257,18 +257,20 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
     x->is_head = method_is(h, "HEAD");
     x->idempotent = x->is_head || method_is(h, "GET") || method_is(h, "OPTIONS") ||
                     method_is(h, "PUT") || method_is(h, "DELETE");
+    x->any_model = method_is(h, "OPTIONS");
     x->framing = h->framing;
     x->body_left = h->content_length;
     x->complete = h->framing == HTTP1_BODY_NONE ||
                   (h->framing == HTTP1_BODY_LENGTH && h->content_length == 0);
 
-    enum rejection why = route_head(x, h, end, &fields);
+    const struct route *route = route_of(x->plan->routing, h);
+    enum rejection why = route_head(x, route, h, end, &fields);
     x->explain_asked = explain_asked(x->plan, &fields);
     if (!why && own_answer(x, h))
         return 0;
     retry_count(&x->lane->retry, x->start_ns);
     if (!why) {
-        x->route = route_match(x->plan->routing, exchange_path(x), h);
+        x->route = route;
         why = x->route ? route_features(x, h, &fields, &param, &detail) : REJECT_ROUTE_NOT_FOUND;
     }
     if (!why)

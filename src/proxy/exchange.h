@@ -105,6 +105,7 @@ struct exchange {
     bool idempotent : 1; /**< by method */
     bool model_in_header : 1;
     bool model_in_query : 1;
+    bool any_model : 1;  /**< it needs none (OPTIONS): any endpoint of the route may answer */
     bool reads_rest : 1; /**< the decision needs the body beyond the model */
     bool complete : 1;   /**< request received to its end */
     bool discard : 1;    /**< drop what the client still sends */
@@ -187,12 +188,20 @@ void client_close(struct client *c, enum fate fate);
 /** The fields of a request that mean something to Weir; borrowed from the head, absent when not there. */
 struct request_fields {
     struct slice content_type, request_id, traceparent, tracestate, model, version, memory, session,
-        priority, tenant, timeout, slo, explain, token;
-    bool own_hop; /**< X-Weir-Hop names this instance */
+        priority, tenant, timeout, slo, explain, token, forwarded_for, forwarded_proto,
+        forwarded_host;
+    enum forwarded forwarded; /**< of the route */
+    bool own_hop;             /**< X-Weir-Hop names this instance */
     bool new_trace;
 };
-/** Read the head and render what goes upstream into x->head. @return REJECT_NONE or why not. @param end past the head. */
+/** The route of a request, or NULL. */
+const struct route *route_of(const struct routing *r, const struct http1_head *h);
+/**
+ * Read the head and render what goes upstream into x->head. @return REJECT_NONE or why not.
+ * @param route its route; NULL: none. @param end past the head.
+ */
 enum rejection route_head(struct exchange *x,
+                          const struct route *route,
                           const struct http1_head *h,
                           const char *end,
                           struct request_fields *f);
@@ -220,6 +229,16 @@ bool route_traceparent_ok(struct slice v);
 bool route_path_ok(struct slice path);
 /** May it be passed on, echoed and logged as it is? */
 bool route_request_id_ok(struct slice v);
+
+/* forwarded.c */
+/** Is this field of the client's not passed on as it came? */
+bool forwarded_drops(enum forwarded mode, struct slice name);
+/** X-Forwarded-For, -Proto, -Host as the mode has them. */
+void forwarded_put(struct buf *out,
+                   enum forwarded mode,
+                   const struct net_addr *peer,
+                   const struct http1_head *h,
+                   const struct request_fields *f);
 
 /* body.c */
 /** Start looking at the body. @return false when memory or the buffer budget does not allow it. */

@@ -166,9 +166,10 @@ static int read_request(struct asking *a, const struct proxy_question *q, struct
     x->framing = h->framing;
     x->body_left = h->content_length;
     x->complete = q->body.n == 0;
-    a->no.why = route_head(x, h, text.p + took, &fields);
+    const struct route *route = route_of(x->plan->routing, h);
+    a->no.why = route_head(x, route, h, text.p + took, &fields);
     if (!a->no.why) {
-        x->route = route_match(x->plan->routing, exchange_path(x), h);
+        x->route = route;
         a->no.why = x->route ? route_features(x, h, &fields, &a->no.param, &a->no.detail)
                              : REJECT_ROUTE_NOT_FOUND;
     }
@@ -250,7 +251,7 @@ static int decide(struct proxy *p, struct asking *a, struct sched_record *record
     struct slice name;
 
     a->no.why = decide_model(x, &name, &a->no.detail);
-    if (!a->no.why && !(s && model_find(s, name)))
+    if (!a->no.why && !(s && (!name.n || model_find(s, name))))
         a->no.why = s && s->synced ? REJECT_MODEL_NOT_FOUND : REJECT_STARTING;
     if (a->no.why) {
         a->no.param = a->no.why == REJECT_STARTING ? NULL : "model";

@@ -13,6 +13,12 @@
 #include "loop/log.h"
 #include "proxy/exchange.h"
 
+/* A map's key is never absent. */
+static struct slice key_of(struct slice model)
+{
+    return model.n ? model : SLICE("");
+}
+
 /* The newest configuration of a track; of one that is gone from it, the asking request's. Under pools_lock. */
 static const struct route *newest_route(const struct plan **n, const struct route *r)
 {
@@ -83,19 +89,19 @@ pool_new(struct proxy *p, const struct plan *n, const struct route *r, struct sl
                                    .labels = labels,
                                    .n_labels = r->n_labels};
     struct pool *pool = mem_zalloc(p->mem, sizeof(*pool));
-    char *text = mem_strdup(p->mem, model);
+    char *text = model.n ? mem_strdup(p->mem, model) : NULL;
 
-    if (!pool || !text || !policy || (r->n_labels && !labels))
+    if (!pool || (model.n && !text) || !policy || (r->n_labels && !labels))
         goto out;
     pool->labels = labels;
     pool->track = t;
     pool->policy = policy;
     pool->queue = r->queue;
-    pool->model = slice_of(text, model.n);
+    pool->model = slice_of(text, model.n); /* absent: any model */
     atomic_init(&pool->kv_bytes_per_token, kv_bytes(n->routing, model));
     if (sched_pool_new(&o, &pool->sched) != 0)
         goto out;
-    if (map_put(&t->pools, pool->model, pool) != 0) {
+    if (map_put(&t->pools, key_of(pool->model), pool) != 0) {
         sched_pool_free(pool->sched);
         goto out;
     }
@@ -152,7 +158,7 @@ struct pool *pool_get(struct lane *l,
         return pool;
     const struct snapshot *s = l->asker.snap;
     *why = !s || !s->synced ? REJECT_STARTING : REJECT_MODEL_NOT_FOUND;
-    if (!s || !model_find(s, model))
+    if (!s || (model.n && !model_find(s, model)))
         return NULL;
     *why = REJECT_OVERLOADED;
     struct map *view = view_of(l, t);
@@ -163,7 +169,7 @@ struct pool *pool_get(struct lane *l,
     if (!pool && p->n_pools < POOLS_MAX)
         pool = pool_new(p, n, r, model);
     pthread_mutex_unlock(&p->pools_lock);
-    if (pool && map_put(view, pool->model, pool) != 0)
+    if (pool && map_put(view, key_of(pool->model), pool) != 0)
         return NULL;
     return pool;
 }

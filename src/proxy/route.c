@@ -62,13 +62,22 @@ static void note(struct exchange *x, struct request_fields *f, const struct http
         size_t at;
     } known[] = {
 #define FIELD(name, member) {SLICE(name), offsetof(struct request_fields, member)}
-        FIELD("Content-Type", content_type), FIELD("X-Request-Id", request_id),
-        FIELD("Tracestate", tracestate),     FIELD("X-Model-Id", model),
-        FIELD("X-Model-Version", version),   FIELD("X-Required-Memory", memory),
-        FIELD("X-Session-Id", session),      FIELD("X-Priority", priority),
-        FIELD("X-Tenant-Id", tenant),        FIELD("X-Request-Timeout-Ms", timeout),
-        FIELD("X-SLO-TTFT-Ms", slo),         FIELD("X-Weir-Explain", explain),
+        FIELD("Content-Type", content_type),
+        FIELD("X-Request-Id", request_id),
+        FIELD("Tracestate", tracestate),
+        FIELD("X-Model-Id", model),
+        FIELD("X-Model-Version", version),
+        FIELD("X-Required-Memory", memory),
+        FIELD("X-Session-Id", session),
+        FIELD("X-Priority", priority),
+        FIELD("X-Tenant-Id", tenant),
+        FIELD("X-Request-Timeout-Ms", timeout),
+        FIELD("X-SLO-TTFT-Ms", slo),
+        FIELD("X-Weir-Explain", explain),
         FIELD("X-Weir-Token", token),
+        FIELD("X-Forwarded-For", forwarded_for),
+        FIELD("X-Forwarded-Proto", forwarded_proto),
+        FIELD("X-Forwarded-Host", forwarded_host),
 #undef FIELD
     };
     static const struct slice traceparent = SLICE("Traceparent");
@@ -123,6 +132,8 @@ static bool drop_field(const struct http1_head *h, const struct http1_field *f, 
             return true;
         break;
     default:
+        if (f->name.n >= 9 && forwarded_drops(seen->forwarded, f->name))
+            return true;
         break;
     }
     return wire_http1_hop_by_hop(h, f);
@@ -189,7 +200,16 @@ static struct slice origin(struct slice target)
     return (struct slice){NULL, 0};
 }
 
+const struct route *route_of(const struct routing *r, const struct http1_head *h)
+{
+    struct slice target = origin(h->target);
+
+    target.n = slice_find(target, '?');
+    return route_match(r, target, h);
+}
+
 enum rejection route_head(struct exchange *x,
+                          const struct route *route,
                           const struct http1_head *h,
                           const char *end,
                           struct request_fields *f)
@@ -202,6 +222,7 @@ enum rejection route_head(struct exchange *x,
     for (unsigned i = 0; i < h->n_fields; i++)
         note(x, f, &h->fields[i]);
     f->new_trace = !route_traceparent_ok(f->traceparent);
+    f->forwarded = route ? route->forwarded : FORWARDED_OFF;
 
     lane_buf_take(x->lane, out, (size_t)x->plan->routing->limits.header_bytes + HEAD_EXTRA);
     buf_put_slice(out, h->method);
@@ -234,6 +255,7 @@ enum rejection route_head(struct exchange *x,
     buf_put_slice(out, x->lane->proxy->hop);
     buf_put(out, "\r\n", 2);
     head_copy_fields(out, h, end, drop_field, f);
+    forwarded_put(out, f->forwarded, &x->client->peer, h, f);
     struct slice protocols = h->upgrade ? tunnel_asked(h) : (struct slice){NULL, 0};
     if (protocols.n) {
         buf_put_str(out, "Connection: Upgrade\r\nUpgrade: ");

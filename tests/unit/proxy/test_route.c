@@ -230,7 +230,7 @@ static enum rejection head(struct fixture *f, const char *text)
 
     assert_int_equal(wire_http1_request(text, n, 100, &f->head, &error), n);
     buf_fini(&f->x.head);
-    return route_head(&f->x, &f->head, text + n, &f->fields);
+    return route_head(&f->x, &f->route, &f->head, text + n, &f->fields);
 }
 
 static enum rejection features(struct fixture *f, const char *fields, const char **param)
@@ -255,7 +255,8 @@ static void test_the_rendered_head(void **state)
     static const char want[] =
         "POST /v1/x%2F?a=b HTTP/1.1\r\nX-Request-Id: id-1\r\n"
         "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
-        "X-Weir-Hop: me\r\nAuthorization: Bearer k\r\nX-A:  1 \r\nTracestate: t=1\r\nX-B: 2\r\n";
+        "X-Weir-Hop: me\r\nAuthorization: Bearer k\r\nX-A:  1 \r\nTracestate: t=1\r\nX-B: 2\r\n"
+        "X-Forwarded-For: 0.0.0.0\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: h\r\n";
 
     assert_int_equal(
         head(f,
@@ -272,6 +273,58 @@ static void test_the_rendered_head(void **state)
     assert_true(slice_eq(exchange_method(&f->x), SLICE("POST")));
     assert_true(slice_eq(exchange_path(&f->x), SLICE("/v1/x%2F")));
     assert_true(slice_eq(exchange_request_id(&f->x), SLICE("id-1")));
+}
+
+/* What comes of the client's X-Forwarded fields. */
+static void forwards(struct fixture *f, enum forwarded mode, const char *fields, const char *want)
+{
+    char text[1024];
+    struct buf b = {.p = text, .cap = sizeof(text), .max = sizeof(text)};
+
+    buf_put_str(&b, "GET /v1/x HTTP/1.1\r\nHost: a:1\r\n");
+    buf_put_str(&b, fields);
+    buf_put(&b, "\r\n\0", 3);
+    assert_int_equal(b.err, 0);
+    f->route.forwarded = mode;
+    assert_int_equal(head(f, text), REJECT_NONE);
+    struct slice got = buf_slice(&f->x.head);
+    struct slice hop = SLICE("X-Weir-Hop: me\r\n");
+    size_t at = 0;
+    while (!slice_starts(slice_from(got, at), hop))
+        at++;
+    got = slice_from(got, at + hop.n);
+    assert_int_equal(got.n, strlen(want));
+    assert_memory_equal(got.p, want, got.n);
+}
+
+static void test_forwarded_for(void **state)
+{
+    struct fixture *f = *state;
+
+    f->client.peer.v4.sin_addr.s_addr = htonl(0x0a000102);
+    forwards(f, FORWARDED_APPEND,
+             "X-Forwarded-For: 1.2.3.4, 5.6.7.8\r\nx-forwarded-for:\r\nX-FORWARDED-FOR: "
+             "::1\r\nX-Forwarded-Proto: https\r\nForwarded: for=x\r\n",
+             "X-Forwarded-Proto: https\r\nForwarded: for=x\r\n"
+             "X-Forwarded-For: 1.2.3.4, 5.6.7.8, ::1, 10.0.1.2\r\nX-Forwarded-Host: a:1\r\n");
+    forwards(f, FORWARDED_APPEND, "X-Forwarded-Host: front\r\n",
+             "X-Forwarded-Host: front\r\nX-Forwarded-For: 10.0.1.2\r\n"
+             "X-Forwarded-Proto: http\r\n");
+    forwards(f, FORWARDED_REPLACE,
+             "X-Forwarded-For: 1.2.3.4\r\nX-A: 1\r\nX-Forwarded-Proto: https\r\nForwarded: "
+             "for=x\r\nX-Real-Ip: 9.9.9.9\r\nX-Forwarded-Port: 1\r\n",
+             "X-A: 1\r\nX-Forwarded-For: 10.0.1.2\r\nX-Forwarded-Proto: http\r\n"
+             "X-Forwarded-Host: a:1\r\n");
+    forwards(f, FORWARDED_OFF, "X-Forwarded-For: 1.2.3.4\r\n", "X-Forwarded-For: 1.2.3.4\r\n");
+    f->client.peer.v6 = (struct sockaddr_in6){
+        .sin6_family = AF_INET6,
+        .sin6_addr.s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = 255}};
+    forwards(f, FORWARDED_REPLACE, "",
+             "X-Forwarded-For: 192.0.2.255\r\nX-Forwarded-Proto: http\r\n"
+             "X-Forwarded-Host: a:1\r\n");
+    f->client.peer.v6.sin6_addr = in6addr_loopback;
+    forwards(f, FORWARDED_APPEND, "",
+             "X-Forwarded-For: ::1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a:1\r\n");
 }
 
 static void test_targets_and_loops(void **state)
@@ -391,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_identifiers),
         cmocka_unit_test(test_dot_segments),
         cmocka_unit_test_setup_teardown(test_the_rendered_head, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_forwarded_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_targets_and_loops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_features, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_headers_that_cannot_be_read, set_up, tear_down),
