@@ -257,7 +257,6 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
     x->is_head = method_is(h, "HEAD");
     x->idempotent = x->is_head || method_is(h, "GET") || method_is(h, "OPTIONS") ||
                     method_is(h, "PUT") || method_is(h, "DELETE");
-    x->any_model = method_is(h, "OPTIONS");
     x->framing = h->framing;
     x->body_left = h->content_length;
     x->complete = h->framing == HTTP1_BODY_NONE ||

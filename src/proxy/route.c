@@ -504,6 +504,7 @@ enum rejection route_features(struct exchange *x,
         return REJECT_INVALID_HEADER;
     }
     o->task = peek_task(exchange_path(x));
+    x->any_model = slice_eq(h->method, SLICE("OPTIONS"));
     o->body_bytes = h->framing == HTTP1_BODY_LENGTH ? h->content_length : 0;
     session_from_head(x, h, f);
     const struct plan_route *r = plan_route(x->plan, x->route);
