@@ -31,11 +31,18 @@ static void put_peer(struct buf *out, const struct net_addr *a)
     else if (a->any.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr))
         v4 = a->v6.sin6_addr.s6_addr + 12;
     if (v4) {
+        char text[16];
+        size_t n = 0;
         for (unsigned i = 0; i < 4; i++) {
-            if (i)
-                buf_put_char(out, '.');
-            buf_put_u64(out, v4[i]);
+            unsigned v = v4[i];
+            if (v >= 100)
+                text[n++] = (char)('0' + v / 100);
+            if (v >= 10)
+                text[n++] = (char)('0' + v / 10 % 10);
+            text[n++] = (char)('0' + v % 10);
+            text[n++] = '.';
         }
+        buf_put(out, text, n - 1);
     } else if (a->any.sa_family == AF_INET6) {
         char text[NET_ADDR_TEXT];
         struct slice s = slice_str(net_addr_text(a, text));
@@ -62,9 +69,10 @@ void forwarded_put(struct buf *out,
             buf_put_str(out, ", ");
         }
     put_peer(out, peer);
-    buf_put(out, "\r\n", 2);
     if (!append || !f->forwarded_proto.p)
-        buf_put_str(out, "X-Forwarded-Proto: http\r\n");
+        buf_put_str(out, "\r\nX-Forwarded-Proto: http\r\n");
+    else
+        buf_put(out, "\r\n", 2);
     if (!append || !f->forwarded_host.p)
         head_put(out, "X-Forwarded-Host: ", wire_http1_value(h, SLICE("Host")));
 }

@@ -119,9 +119,13 @@ void tunnel_begin(struct exchange *x,
         exchange_drop_head(x);
     relay_throttle(x);
     judge_answer(x, false);
+    /* With half_close: keep it may have ended its side before the 101; unless bytes before that FIN are unread. */
+    bool ended = x->client->eof && !x->client->conn.paused;
     /* What the client sent on is for the worker now. */
     net_conn_resume(&x->client->conn);
     client_arm(x->client);
+    if (ended)
+        tunnel_client_eof(x);
 }
 
 size_t tunnel_from_worker(struct exchange *x, const char *p, size_t n)

@@ -369,6 +369,14 @@ def test_half_close_keep_ends_each_direction_alone(start_weir, upstream, client)
     assert c.rest() == b"all of the question"
     outcomes(weir, ok=1)
 
+    for early in ("", "the question"):      # its side ends before the 101, with and without bytes in it
+        c = client(weir)
+        c.send((REQUEST % ("m", "echo", "")) + early)
+        c.half_close()
+        assert c.head()[0] == 101
+        assert c.rest() == b"all of " + early.encode()
+    outcomes(weir, ok=3)
+
     heard = []
 
     def worker_first(conn, request):
@@ -384,7 +392,7 @@ def test_half_close_keep_ends_each_direction_alone(start_weir, upstream, client)
     assert c.rest() == b"my part"
     c.send("yours")
     c.close()
-    outcomes(weir, ok=2)
+    outcomes(weir, ok=4)
     assert heard == [b"yours"]
 
 
