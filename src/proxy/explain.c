@@ -90,7 +90,13 @@ static int write_head(const struct proxy_question *q, struct buf *text, struct b
     buf_put_slice(text, q->method.p ? q->method : SLICE("POST"));
     buf_put_char(text, ' ');
     buf_put_slice(text, q->path.p ? q->path : SLICE("/v1/chat/completions"));
-    buf_put_str(text, " HTTP/1.1\r\nHost: weir\r\n");
+    struct slice host = SLICE("weir");
+    for (uint32_t i = 0; i < q->n_headers; i++)
+        if (slice_eq_nocase(q->headers[i].key, SLICE("Host")))
+            host = q->headers[i].value;
+    buf_put_str(text, " HTTP/1.1\r\nHost: ");
+    buf_put_slice(text, host);
+    buf_put(text, "\r\n", 2);
     if (!clean(q->method) || !clean(q->path))
         return refuse(out, "method and path are single lines");
     for (uint32_t i = 0; i < q->n_headers; i++) {
@@ -285,7 +291,7 @@ static bool in_record(const struct sched_record *r, const struct endpoint *e)
            r->rows[from].generation == e->generation;
 }
 
-/* Those that did not even come into the pool: they have other models, or are switched off. */
+/* Those that did not even come into the pool: they have other models or labels, or are switched off. */
 static void
 put_elsewhere(const struct asking *a, const struct sched_record *record, struct buf *out)
 {
@@ -299,8 +305,11 @@ put_elsewhere(const struct asking *a, const struct sched_record *record, struct 
             continue;
         buf_put_str(out, any ? ",{\"endpoint\":" : "{\"endpoint\":");
         buf_put_json(out, e->id);
-        buf_put_str(out, e->enabled ? ",\"rule\":\"model\",\"why\":\"does not have this model\"}"
-                                    : ",\"rule\":\"usable\",\"why\":\"disabled\"}");
+        buf_put_str(out,
+                    !e->enabled ? ",\"rule\":\"usable\",\"why\":\"disabled\"}"
+                    : a->x.route && !model_labelled(e, a->x.route->labels, a->x.route->n_labels)
+                        ? ",\"rule\":\"labels\",\"why\":\"lacks a label that the route asks for\"}"
+                        : ",\"rule\":\"model\",\"why\":\"does not have this model\"}");
         any = true;
     }
     buf_put_str(out, "]}");

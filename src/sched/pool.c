@@ -138,22 +138,6 @@ int sched_pool_reconfigure(struct sched_pool *p,
     return 0;
 }
 
-static bool labelled(const struct endpoint *e, const struct kv *want)
-{
-    for (uint32_t i = 0; i < e->n_labels; i++)
-        if (slice_eq(e->labels[i].key, want->key))
-            return slice_eq(e->labels[i].value, want->value);
-    return false;
-}
-
-static bool belongs(const struct sched_pool *p, const struct endpoint *e)
-{
-    for (uint32_t i = 0; i < p->n_labels; i++)
-        if (!labelled(e, &p->labels[i]))
-            return false;
-    return true;
-}
-
 /* The members of this pool in a snapshot; for "any model" all enabled ones. @param out NULL: only count them. */
 static uint32_t collect(const struct sched_pool *p,
                         const struct snapshot *s,
@@ -166,7 +150,8 @@ static uint32_t collect(const struct sched_pool *p,
 
     for (uint32_t i = 0; i < all; i++) {
         const struct member *member = &s->members[m ? m->members[i] : i];
-        if ((!m && !member->endpoint->enabled) || !belongs(p, member->endpoint))
+        if ((!m && !member->endpoint->enabled) ||
+            !model_labelled(member->endpoint, p->labels, p->n_labels))
             continue;
         if (out)
             sched_candidate_fill(member, p->policy, model, &out[n]);

@@ -32,6 +32,8 @@ def test_a_pool_without_a_labelled_endpoint_is_empty_until_one_comes(start_weir,
     weir = start_weir({"routes": [{"labels": {"tier": "gold"}}]})
     weir.register(upstream(name="plain"), labels={"tier": "tin"})
     assert weir.chat().error() == (503, "no_endpoint")
+    asked = weir.admin_http("POST", "/api/v1/explain", {"model": "m"}).json()
+    assert [(e["endpoint"], e["rule"]) for e in asked["elsewhere"]] == [("plain", "labels")]
     gold = upstream(name="gold")
     weir.register(gold, labels={"tier": "gold", "more": "x"})
     assert weir.chat().header("x-worker") == "gold"
@@ -69,8 +71,11 @@ def test_the_first_route_whose_every_condition_holds(start_weir, upstream):
     assert goes(method="PUT", path="/v1/files/1", Content_Type="text/plain", X_Team="blue", X_Any="1") == "header"
     assert goes(path="/v1/files/1") == (404, "route_not_found")
     # what is only asked about takes the same way
-    asked = weir.admin_http("POST", "/api/v1/explain", {"path": "/v1/chat/completions?tier=a+b", "model": "m"})
-    assert asked.json()["route"] == "query"
+    for question, route in (({"path": "/v1/chat/completions?tier=a+b"}, "query"),
+                            ({"headers": {"Host": "eu.example.com"}}, "host"),
+                            ({"method": "PUT", "path": "/v1/files/1", "headers": {"Content-Type": "text/plain"}}, "both")):
+        asked = weir.admin_http("POST", "/api/v1/explain", {**question, "model": "m"})
+        assert asked.json()["route"] == route
 
 
 @pytest.mark.parametrize("routes, complaint", [
