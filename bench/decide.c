@@ -100,7 +100,7 @@ static int measure(const char *name, uint32_t n, uint32_t decisions)
     struct policy policy = {0};
     struct route_queue queue = {
         .size = 1024, .timeout_ns = 60000000000ULL, .age_ns = 10000000000ULL};
-    struct sched_pool_options options = {loop_mem(), &policy, &queue};
+    struct sched_pool_options options = {.mem = loop_mem(), .policy = &policy, .queue = &queue};
     struct sched_scratch scratch = {0};
     struct sched_pool *pool = NULL;
     struct prng random = {n};

@@ -48,7 +48,7 @@ static inline void rig_open(struct rig *r, const char *policy)
     RIG_MUST(sched_policy_named(slice_str(policy), &r->policy));
     r->queue =
         (struct route_queue){.size = 512, .timeout_ns = 60 * NS_PER_S, .age_ns = 10 * NS_PER_S};
-    struct sched_pool_options po = {&r->mem, &r->policy, &r->queue};
+    struct sched_pool_options po = {.mem = &r->mem, .policy = &r->policy, .queue = &r->queue};
     RIG_MUST(sched_pool_new(&po, &r->pool));
     r->f = (struct features){.model = RIG_MODEL, .priority = PRIORITY_DEFAULT};
 }

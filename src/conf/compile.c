@@ -2,9 +2,7 @@
 /* What spans several keys is checked here, and names become pointers and plugin numbers. */
 #include "base/bug.h"
 #include "conf/address.h"
-#include "conf/option.h"
 #include "conf/parse.h"
-#include "conf/print.h"
 #include "sched/pick.h"
 
 static struct conf_path under(const struct conf_path *up, const char *key)
@@ -377,121 +375,6 @@ static void compile_models(struct build *b, struct conf *c, struct map *names)
     c->routing.n_models = n;
 }
 
-/* --- routes --- */
-
-static bool path_ok(struct slice p, const char **why)
-{
-    if (p.n == 0 || p.p[0] != '/') {
-        *why = "must start with /";
-        return false;
-    }
-    bool prefix = slice_ends(p, SLICE("**"));
-    for (size_t i = 0; i < p.n - (prefix ? 2 : 0); i++)
-        if (p.p[i] == '*' || p.p[i] == '?' || p.p[i] == '#' || p.p[i] == ' ') {
-            *why = p.p[i] == '*' ? "may have ** only once, at the end"
-                                 : "must be a plain path, without ?, # or spaces";
-            return false;
-        }
-    return true;
-}
-
-/* Does every path that b matches match a too? */
-static bool covers(struct slice a, struct slice b)
-{
-    if (!slice_ends(a, SLICE("**")))
-        return slice_eq(a, b);
-    if (slice_ends(b, SLICE("**")))
-        b.n -= 2;
-    return slice_starts(b, slice_of(a.p, a.n - 2));
-}
-
-static void check_match(struct build *b, uint32_t i, const struct conf_path *path)
-{
-    const struct raw_route *raw = b->raw->routes.items;
-    struct conf_path match = under(path, "match");
-    struct conf_path here = under(&match, "path");
-    uint32_t node = conf_child(b, raw[i].item.node, "match");
-    struct conf_place at = conf_place_option(b, node ? node : raw[i].item.node, "path", NULL);
-    char number[CONF_NUMBER_TEXT];
-    const char *why = "";
-
-    if (!path_ok(raw[i].path, &why)) {
-        CONF_FAIL(b, &at, &here, SLICE("\""), raw[i].path, SLICE("\" "), slice_str(why));
-        return;
-    }
-    for (uint32_t j = 0; j < i; j++)
-        if (path_ok(raw[j].path, &why) && covers(raw[j].path, raw[i].path)) {
-            CONF_FAIL(b, &at, &here, SLICE("\""), raw[i].path,
-                      SLICE("\" is never reached: routes["),
-                      conf_number_text(CONF_T_COUNT, j, number), SLICE("] takes all of it with \""),
-                      raw[j].path, SLICE("\""));
-            return;
-        }
-}
-
-/* What it matches by, printed: whatever options `match` has. */
-static struct slice match_text(struct build *b, const struct raw_route *raw)
-{
-    enum { MATCH_MAX = 1 << 20 };
-    const struct conf_option *routes = conf_option_find(&conf_root, SLICE("routes"));
-    const struct conf_option *match = conf_option_find(routes->child, SLICE("match"));
-    struct slice text = {NULL, 0};
-    struct buf out;
-
-    buf_init(&out, b->mem, MATCH_MAX);
-    conf_value_print(match, (const char *)raw + match->offset, &out);
-    if (out.err || arena_slice(b->arena, buf_slice(&out), &text))
-        b->nomem = true;
-    buf_fini(&out);
-    return text;
-}
-
-/* @return false: a flag is wrong, which the other routes need not repeat. */
-static bool compile_route(struct build *b,
-                          struct conf *c,
-                          const struct raw_route *raw,
-                          const struct conf_path *path,
-                          const struct map *names,
-                          struct route *r)
-{
-    const struct raw_model *model =
-        raw->default_model.p ? map_get(names, raw->default_model) : NULL;
-
-    *r = (struct route){.match = match_text(b, raw),
-                        .path = raw->path,
-                        .default_model = model ? model->item.name : raw->default_model,
-                        .n_hash_on = raw->hash_on.n,
-                        .half_close = raw->half_close,
-                        .timeouts = raw->timeouts,
-                        .retry = raw->retry,
-                        .queue = raw->queue,
-                        .trust_priority = raw->trust & (1U << TRUST_PRIORITY),
-                        .trust_tenant = raw->trust & (1U << TRUST_TENANT)};
-    memcpy(r->hash_on, raw->hash_on.items, sizeof(r->hash_on));
-
-    struct conf_path here = under(path, "policy");
-    struct conf_place at = conf_place_option(b, raw->item.node, "policy", "routes.policy");
-    r->policy = conf_policy_find(b, c, raw->policy, &at, &here);
-    return r->policy || !at.flag;
-}
-
-static void compile_routes(struct build *b, struct conf *c, const struct map *names)
-{
-    const struct raw_route *raw = b->raw->routes.items;
-    uint32_t n = b->raw->routes.n;
-    struct conf_path top = {.key = SLICE("routes")};
-    struct route *routes = room(b, n, sizeof(*routes));
-
-    for (uint32_t i = 0; i < n && !b->nomem; i++) {
-        struct conf_path here = at_index(&top, i);
-        check_match(b, i, &here);
-        if (!compile_route(b, c, &raw[i], &here, names, &routes[i]))
-            break;
-    }
-    c->routing.routes = routes;
-    c->routing.n_routes = n;
-}
-
 void conf_compile(struct build *b, struct conf *c)
 {
     struct own own[OWN_MAX];
@@ -509,7 +392,7 @@ void conf_compile(struct build *b, struct conf *c)
     if (!b->nomem)
         conf_policies_compile(b, c);
     if (!b->nomem)
-        compile_routes(b, c, &names);
+        conf_routes_compile(b, c, &names);
     map_fini(&names);
 
     if (b->raw->health.path.p && b->raw->health.path.p[0] != '/') {

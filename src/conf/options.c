@@ -34,6 +34,7 @@ static const char *const protocol_words[] = {"auto", "grpc", "http", NULL};
 static const char *const engine_words[] = {"unknown", "vllm", "sglang", "tgi", "tei", "llamacpp", "triton", "ollama",
                                            "weir", "generic", NULL};
 static const char *const half_close_words[] = {"gone", "keep", NULL};
+static const char *const forwarded_words[] = {"append", "replace", "off", NULL};
 static const char *const trust_words[] = {"priority", "tenant", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", NULL};
 
@@ -209,6 +210,16 @@ SECTION("policies.<name>", raw_policy, policy_options);
 static const struct conf_option match_options[] = {
     {.key = "path", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, path), .max = TEXT_MAX, .fallback = "/v1/**",
      .doc = "An exact path, or a prefix that ends in **. What no route takes is 404: a worker's own /metrics or control paths are not offered to clients unless a route says so."},
+    {.key = "methods", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_route, methods), .max = 16,
+     .doc = "One of these methods, as [POST]; any when absent."},
+    {.key = "hosts", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_route, hosts), .max = 64,
+     .doc = "One of these hosts, without port; *.example.com is any name that ends in .example.com."},
+    {.key = "headers", .type = CONF_T_LABELS, .flags = CONF_LIVE, AT(raw_route, headers), .max = 16,
+     .doc = "All of these header fields, with exactly these values; \"*\" is any value."},
+    {.key = "query", .type = CONF_T_LABELS, .flags = CONF_LIVE, AT(raw_route, query), .max = 16,
+     .doc = "All of these parameters of the query, with exactly these values once decoded; \"*\" is any value."},
+    {.key = "content_types", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_route, content_types), .max = 16,
+     .doc = "One of these media types, without parameters, as [application/json, multipart/form-data]; audio/* is any audio."},
 };
 SECTION("routes[].match", raw_route, match_options);
 
@@ -247,7 +258,12 @@ static const struct conf_option queue_options[] = {
 SECTION("routes[].queue", route_queue, queue_options);
 
 static const struct conf_option route_options[] = {
-    {.key = "match", .type = CONF_T_SECTION, .offset = 0, .child = &raw_route_section, .doc = "Which requests."},
+    {.key = "name", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, name), .max = TEXT_MAX,
+     .doc = "What metrics and logs call it; its path when absent. Unique."},
+    {.key = "match", .type = CONF_T_SECTION, .offset = 0, .child = &raw_route_section,
+     .doc = "Which requests: all that is given must fit."},
+    {.key = "labels", .type = CONF_T_LABELS, .flags = CONF_LIVE, AT(raw_route, labels), .max = 16,
+     .doc = "Only endpoints that have all of these labels serve it, as {pool: audio}."},
     {.key = "policy", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, policy), .max = TEXT_MAX, .fallback = "chain",
      .doc = "A name from policies, or a built-in policy."},
     {.key = "default_model", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, default_model), .max = TEXT_MAX,
@@ -257,6 +273,8 @@ static const struct conf_option route_options[] = {
      .doc = "Where the session key comes from, the first that is present: header:NAME, cookie:NAME, user, prompt_cache_key, previous_response_id, client_ip."},
     {.key = "half_close", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_route, half_close), .words = half_close_words,
      .fallback = "gone", .doc = "What it means when a client closes its sending side after a complete request: it is gone, or it keeps listening."},
+    {.key = "forwarded", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_route, forwarded), .words = forwarded_words,
+     .fallback = "append", .doc = "X-Forwarded-For, -Proto, -Host: add the client's address to what came and fill in the rest, or replace what came (for a route that clients reach directly), or touch nothing."},
     {.key = "timeouts", .type = CONF_T_SECTION, AT(raw_route, timeouts), .child = &route_timeouts_section, .doc = "How long things may take."},
     {.key = "retry", .type = CONF_T_SECTION, AT(raw_route, retry), .child = &route_retry_section, .doc = "Second attempts."},
     {.key = "queue", .type = CONF_T_SECTION, AT(raw_route, queue), .child = &route_queue_section, .doc = "Waiting when all endpoints are full."},

@@ -71,6 +71,9 @@ const struct policy *conf_policy_find(struct build *b,
                                       const struct conf_place *at,
                                       const struct conf_path *path);
 
+/** `routes` to c->routing.routes. @param names model ids and aliases to their raw_model. */
+void conf_routes_compile(struct build *b, struct conf *c, const struct map *names);
+
 /** Cross-checks, then the model's structs. Only when no error was found so far are all checks meaningful. */
 void conf_compile(struct build *b, struct conf *c);
 

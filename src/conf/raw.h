@@ -93,11 +93,16 @@ enum { TRUST_PRIORITY, TRUST_TENANT };
 
 struct raw_route {
     struct raw_item item;
+    struct slice name;
     struct slice path;
+    struct raw_texts methods, hosts, content_types;
+    struct raw_labels headers, query;
+    struct raw_labels labels;
     struct slice policy;
     struct slice default_model;
     struct raw_hash_on hash_on;
     enum half_close half_close;
+    enum forwarded forwarded;
     struct route_timeouts timeouts;
     struct route_retry retry;
     struct route_queue queue;

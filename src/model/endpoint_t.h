@@ -119,4 +119,7 @@ struct endpoint {
     uint16_t source; /**< index of the first source that describes it */
 };
 
+/** Does it have all of these labels? Cost: n x its labels. */
+bool model_labelled(const struct endpoint *e, const struct kv *labels, uint32_t n);
+
 #endif /* WEIR_MODEL_ENDPOINT_T_H */

@@ -18,3 +18,16 @@ const struct snapshot_model *model_find(const struct snapshot *s, struct slice i
     }
     return NULL;
 }
+
+bool model_labelled(const struct endpoint *e, const struct kv *labels, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        bool found = false;
+        for (uint32_t i = 0; i < e->n_labels && !found; i++)
+            found = slice_eq(e->labels[i].key, labels[k].key) &&
+                    slice_eq(e->labels[i].value, labels[k].value);
+        if (!found)
+            return false;
+    }
+    return true;
+}

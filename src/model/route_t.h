@@ -8,9 +8,11 @@
 
 #include "base/slice.h"
 #include "model/breaker_t.h"
+#include "model/endpoint_t.h"
 #include "model/policy_t.h"
 
 enum half_close { HALF_CLOSE_GONE, HALF_CLOSE_KEEP };
+enum forwarded { FORWARDED_APPEND, FORWARDED_REPLACE, FORWARDED_OFF };
 
 /** All in nanoseconds; 0 = none. */
 struct route_timeouts {
@@ -33,21 +35,48 @@ struct route_queue {
     uint64_t age_ns;     /**< a waiter rises one class per this; default 10 s */
 };
 
+/** What a request must have besides its path; empty lists ask for nothing. */
+struct route_match {
+    const struct slice *methods; /**< one of them, exactly */
+    uint32_t n_methods;
+    const struct slice
+        *hosts; /**< one of them, without case and port; "*.x" is any name that ends in ".x" */
+    uint32_t n_hosts;
+    const struct kv *headers; /**< all of them, one field with that value; "*" is any value */
+    uint32_t n_headers;
+    const struct kv *query; /**< all of them, decoded; "*" is any value */
+    uint32_t n_query;
+    const struct slice
+        *content_types; /**< one of them, without case and parameters; a star for any subtype */
+    uint32_t n_content_types;
+};
+
 struct route {
     struct slice
-        match; /**< all it matches by, as text: tells routes apart when the config changes; absent: path */
+        match; /**< all it is known by (name, match, labels), as text: tells routes apart when the config changes; absent: path */
+    struct slice name; /**< for metrics and logs: see route_name(); absent: not given */
     struct slice path; /**< exact, or a prefix when it ends in "**" */
+    const struct route_match *more; /**< what else; NULL: the path alone decides */
+    const struct kv *labels;        /**< endpoints must have all of them */
+    uint32_t n_labels;
     const struct policy *policy;
     struct slice default_model; /**< absent: none */
     struct hash_on hash_on[POLICY_HASH_ON_MAX];
     uint32_t n_hash_on;
     enum half_close half_close;
+    enum forwarded forwarded; /**< what becomes of X-Forwarded-For, -Proto and -Host */
     struct route_timeouts timeouts;
     struct route_retry retry;
     struct route_queue queue;
     bool trust_priority; /**< X-Priority counts */
     bool trust_tenant;   /**< X-Tenant-Id counts */
 };
+
+/** Unique among the routes. */
+static inline struct slice route_name(const struct route *r)
+{
+    return r->name.p ? r->name : r->path;
+}
 
 /** One model as the config knows it. */
 struct model_config {

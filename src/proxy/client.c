@@ -231,7 +231,7 @@ static size_t on_data(struct net_conn *nc, const char *p, size_t n)
     if (c->x)
         c->since_ns = loop_now(c->lane->loop);
     while (net_conn_open(nc) && !c->closing) {
-        if (c->x && (!c->x->complete || c->x->discard)) {
+        if (c->x && (!c->x->complete || c->x->discard || c->x->state == X_TUNNEL)) {
             if (used == n)
                 break;
             used += exchange_request_data(c->x, p + used, n - used);
@@ -277,6 +277,7 @@ static void on_drained(struct net_conn *nc)
     struct exchange *x = c->x;
 
     if (c->closing) {
+        charge(c, 0);
         c->since_ns = loop_now(c->lane->loop);
         if (c->eof)
             client_close(c, FATE_KEEP);
@@ -284,7 +285,7 @@ static void on_drained(struct net_conn *nc)
         charge(c, 0);
         net_conn_resume(nc);
     }
-    if (!x || !x->up || x->state != X_RELAY)
+    if (!x || !x->up || (x->state != X_RELAY && x->state != X_TUNNEL))
         return;
     x->stall_ns = 0;
     body_charge(x);

@@ -48,6 +48,10 @@ enum rejection decide_model(struct exchange *x, struct slice *out, struct slice 
             buf_len(&x->body) >= x->plan->routing->limits.peek_bytes)
             return REJECT_BODY_TOO_LARGE;
         name = unnamed(x);
+        if (!name.n && x->any_model) {
+            *out = absent;
+            return REJECT_NONE;
+        }
         if (!name.n) {
             const struct snapshot *s = x->lane->asker.snap;
             return s && s->synced ? REJECT_MODEL_REQUIRED : REJECT_STARTING;
@@ -61,7 +65,7 @@ enum rejection decide_model(struct exchange *x, struct slice *out, struct slice 
 /* @return REJECT_NONE with x->pool set, or why not. */
 static enum rejection choose_pool(struct exchange *x, struct slice *detail)
 {
-    bool named_in_body = x->f.model.n && !x->model_in_header;
+    bool named_in_request = x->f.model.n && !x->model_in_header;
     struct slice name;
 
     enum rejection why = decide_model(x, &name, detail);
@@ -70,7 +74,7 @@ static enum rejection choose_pool(struct exchange *x, struct slice *detail)
     x->pool = pool_get(x->lane, x->plan, x->route, name, &why);
     if (!x->pool)
         return why;
-    x->alias = x->alias && named_in_body;
+    x->alias = x->alias && named_in_request;
     x->f.model = x->pool->model;
     x->f.kv_bytes_per_token =
         atomic_load_explicit(&x->pool->kv_bytes_per_token, memory_order_relaxed);
@@ -83,7 +87,8 @@ static bool rename_alias(struct exchange *x)
     if (!x->alias)
         return true;
     x->alias = false;
-    return body_rename_model(x, x->f.model) == 0;
+    return (x->model_in_query ? route_rename_query(x, x->f.model)
+                              : body_rename_model(x, x->f.model)) == 0;
 }
 
 static void count_pick(struct exchange *x, const struct decision *d, uint64_t began)

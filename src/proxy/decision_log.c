@@ -142,7 +142,7 @@ push(struct decision_log *g, const struct sched_record *r, const struct route *r
 
     buf_init(&b, g->mem, ENTRY_MAX);
     buf_put_str(&b, "\"route\":");
-    buf_put_json(&b, route->path);
+    buf_put_json(&b, route_name(route));
     buf_put_char(&b, ',');
     (void)sched_record_put(&b, r);
     if (!b.err)

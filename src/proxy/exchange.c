@@ -2,7 +2,7 @@
 /*
  * The exchange: one request and its answer.
  *
- *   NEW --> PEEK ----------------> CONNECT ---> AWAIT ---> RELAY ---> ENDED
+ *   NEW --> PEEK ----------------> CONNECT ---> AWAIT ---> RELAY or TUNNEL (101) ---> ENDED
  *    |       |  \                  ^  ^  |      |  |         (answer whole, broken off,
  *    |       |   +---> QUEUE ------+  |  |      |  |          client gone, timeout)
  *    |       |          |  ^          |  +------+  |
@@ -31,8 +31,9 @@ static const struct {
     [X_PEEK] = {"peek", TO(X_QUEUE) | TO(X_CONNECT) | TO(X_ENDED)},
     [X_QUEUE] = {"queue", TO(X_CONNECT) | TO(X_ENDED) | TO(X_ORPHAN)},
     [X_CONNECT] = {"connect", TO(X_CONNECT) | TO(X_QUEUE) | TO(X_AWAIT) | TO(X_ENDED)},
-    [X_AWAIT] = {"await", TO(X_CONNECT) | TO(X_QUEUE) | TO(X_RELAY) | TO(X_ENDED)},
+    [X_AWAIT] = {"await", TO(X_CONNECT) | TO(X_QUEUE) | TO(X_RELAY) | TO(X_TUNNEL) | TO(X_ENDED)},
     [X_RELAY] = {"relay", TO(X_ENDED)},
+    [X_TUNNEL] = {"tunnel", TO(X_ENDED)},
     [X_ENDED] = {"ended", 0},
     [X_ORPHAN] = {"orphan", TO(X_ENDED)},
 };
@@ -99,17 +100,19 @@ static void count(struct exchange *x, enum proxy_outcome outcome)
                   : x->route ? plan_route(x->plan, x->route)->track->series
                              : 0;
     struct stat_series *series = stats_series(s, at);
+    bool socket = x->status == 101; /* how long it lived says nothing of how long answers take */
 
     if (series) {
         stat_add(&series->requests[outcome], 1);
-        if (x->first_byte_ns)
+        if (x->first_byte_ns && !socket)
             stats_hist_add(&series->compute, proxy_bounds, now - x->start_ns - x->queue_ns);
-        if (outcome == OUTCOME_OK || x->reader.usage.known)
+        if ((outcome == OUTCOME_OK && !socket) || x->reader.usage.known)
             stats_usage_add(series, x->f.task, &x->reader.usage);
     }
     if (x->rejection)
         stat_add(&s->rejections[x->rejection], 1);
-    stats_hist_add(&s->duration, proxy_bounds, now - x->start_ns);
+    if (!socket)
+        stats_hist_add(&s->duration, proxy_bounds, now - x->start_ns);
     if (x->first_byte_ns)
         stats_hist_add(&s->first_byte, proxy_bounds, x->first_byte_ns - x->start_ns);
     if (x->pool)
@@ -144,6 +147,8 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
     struct client *c = x->client;
     bool orphan = false;
 
+    if (x->state == X_TUNNEL)
+        stat_sub(&l->stats.sockets, 1);
     if (x->state == X_QUEUE) {
         x->queue_ns += loop_now(l->loop) - x->queue_from_ns;
         orphan = !leave_queue(x);
@@ -259,13 +264,14 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
     x->complete = h->framing == HTTP1_BODY_NONE ||
                   (h->framing == HTTP1_BODY_LENGTH && h->content_length == 0);
 
-    enum rejection why = route_head(x, h, end, &fields);
+    const struct route *route = route_of(x->plan->routing, h);
+    enum rejection why = route_head(x, route, h, end, &fields);
     x->explain_asked = explain_asked(x->plan, &fields);
     if (!why && own_answer(x, h))
         return 0;
     retry_count(&x->lane->retry, x->start_ns);
     if (!why) {
-        x->route = route_match(x->plan->routing, exchange_path(x));
+        x->route = route;
         why = x->route ? route_features(x, h, &fields, &param, &detail) : REJECT_ROUTE_NOT_FOUND;
     }
     if (!why)
@@ -294,6 +300,8 @@ size_t exchange_request_data(struct exchange *x, const char *p, size_t n)
 {
     size_t used = 0;
 
+    if (x->state == X_TUNNEL)
+        return tunnel_from_client(x, p, n);
     if (x->discard)
         return n;
     if (!x->complete) {
@@ -329,6 +337,10 @@ size_t exchange_request_data(struct exchange *x, const char *p, size_t n)
 
 void exchange_client_eof(struct exchange *x)
 {
+    if (x->state == X_TUNNEL) {
+        tunnel_client_eof(x);
+        return;
+    }
     /* After a whole request a FIN means gone, unless the route knows clients that end their request so. */
     if (x->complete && x->route && x->route->half_close == HALF_CLOSE_KEEP)
         return;
@@ -368,15 +380,26 @@ uint64_t exchange_due(const struct exchange *x)
         else
             earliest(&due, x->last_rx_ns, x->route->timeouts.between_bytes_ns);
     }
+    if (x->state == X_TUNNEL) {
+        if (x->up->conn.paused)
+            earliest(&due, x->stall_ns, limits->body_read_ns);
+        earliest(&due, x->last_rx_ns, x->route->timeouts.between_bytes_ns);
+    }
     return due;
 }
 
-/* In X_RELAY: the client or the worker stands still. */
+/* In X_RELAY and X_TUNNEL: the client or the worker stands still. */
 static void relay_timeout(struct exchange *x, uint64_t now)
 {
     const struct limits *limits = &x->plan->routing->limits;
     size_t queued = net_conn_queued(&x->client->conn);
+    uint64_t silence = x->route->timeouts.between_bytes_ns;
+    bool silent = silence && now >= x->last_rx_ns + silence;
 
+    if (x->state == X_TUNNEL && silent) {
+        exchange_end(x, OUTCOME_TIMEOUT, FATE_ABORT);
+        return;
+    }
     if (x->up && x->up->conn.paused) {
         if (!limits->body_read_ns || now < x->stall_ns + limits->body_read_ns) {
             client_arm(x->client);
@@ -390,8 +413,7 @@ static void relay_timeout(struct exchange *x, uint64_t now)
         }
         return;
     }
-    uint64_t silence = x->route->timeouts.between_bytes_ns;
-    if (silence && now >= x->last_rx_ns + silence) {
+    if (silent) {
         exchange_blame(x, "fell silent in the middle of its answer (timeouts.between_bytes)");
         exchange_end(x, OUTCOME_TIMEOUT, FATE_ABORT);
     } else {
@@ -441,7 +463,7 @@ void exchange_timeout(struct exchange *x)
     } else if (upload_stalled(x) && x->route->timeouts.first_byte_ns &&
                now >= x->stall_ns + x->route->timeouts.first_byte_ns) {
         upload_timeout(x, now);
-    } else if (x->state == X_RELAY) {
+    } else if (x->state == X_RELAY || x->state == X_TUNNEL) {
         relay_timeout(x, now);
     } else {
         client_arm(x->client);

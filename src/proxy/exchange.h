@@ -22,6 +22,7 @@ enum exchange_state {
     X_CONNECT, /* has an endpoint; resolving or connecting */
     X_AWAIT,   /* request (being) sent, no final answer yet */
     X_RELAY,   /* answer begun: nothing can be retried or replaced any more */
+    X_TUNNEL,  /* switched to another protocol: bytes pass both ways */
     X_ENDED,
     X_ORPHAN, /* ended while another thread was granting it; freed by the grant */
     X_STATES
@@ -86,8 +87,9 @@ struct exchange {
     /* request */
     struct buf head;     /**< as it goes upstream, without Host, framing and the empty line */
     uint32_t method_len; /**< at the front of head */
-    uint32_t path_at, path_len; /**< in head */
-    uint32_t rid_at, rid_len;   /**< X-Request-Id, in head */
+    uint32_t path_at, path_len;       /**< in head */
+    uint32_t rid_at, rid_len;         /**< X-Request-Id, in head */
+    uint32_t upgrade_at, upgrade_len; /**< protocols the client offers to switch to, in head */
     struct features f;
     char version[64], tenant[64], named[PEEK_TEXT_MAX]; /**< what f's slices point to */
     struct scan *scan;
@@ -104,6 +106,8 @@ struct exchange {
     bool is_head : 1;
     bool idempotent : 1; /**< by method */
     bool model_in_header : 1;
+    bool model_in_query : 1;
+    bool any_model : 1;  /**< it needs none (OPTIONS): any endpoint of the route may answer */
     bool reads_rest : 1; /**< the decision needs the body beyond the model */
     bool complete : 1;   /**< request received to its end */
     bool discard : 1;    /**< drop what the client still sends */
@@ -115,16 +119,17 @@ struct exchange {
     bool rsp_started : 1;  /**< any answer byte was received */
     bool proven : 1;       /**< a good answer began: the breaker was told */
     bool retried_reused : 1, retried_busy : 1, retried_failed : 1;
-    bool fresh_only : 1;     /**< no pooled connection for the next attempt */
-    bool up_reused : 1;      /**< the present attempt runs on one */
-    bool keep : 1;           /**< the client connection goes on after this answer */
-    bool rsp_keep : 1;       /**< the upstream connection may go on */
-    bool rsp_close : 1;      /**< answer delimited by close towards the client */
-    bool rsp_chunked : 1;    /**< answer chunked towards the client */
-    bool alias : 1;          /**< the model named in the body is an alias of the pool's */
-    bool reads_usage : 1;    /**< the answer is text that may say what was used */
-    bool explain_asked : 1;  /**< it may know why, and asked */
-    bool explain_waited : 1; /**< what explain says is why it had to wait */
+    bool fresh_only : 1;  /**< no pooled connection for the next attempt */
+    bool up_reused : 1;   /**< the present attempt runs on one */
+    bool keep : 1;        /**< the client connection goes on after this answer */
+    bool rsp_keep : 1;    /**< the upstream connection may go on */
+    bool rsp_close : 1;   /**< answer delimited by close towards the client */
+    bool rsp_chunked : 1; /**< answer chunked towards the client */
+    bool alias : 1;       /**< the model named in the body is an alias of the pool's */
+    bool client_done : 1, worker_done : 1; /**< X_TUNNEL: nothing more comes from there */
+    bool reads_usage : 1;                  /**< the answer is text that may say what was used */
+    bool explain_asked : 1;                /**< it may know why, and asked */
+    bool explain_waited : 1;               /**< what explain says is why it had to wait */
     uint8_t connect_failures;
     uint8_t lost;         /**< endpoints that left the fleet between the pick and the attempt */
     uint8_t session_rank; /**< which entry of hash_on gave the session; n_hash_on = none */
@@ -186,12 +191,20 @@ void client_close(struct client *c, enum fate fate);
 /** The fields of a request that mean something to Weir; borrowed from the head, absent when not there. */
 struct request_fields {
     struct slice content_type, request_id, traceparent, tracestate, model, version, memory, session,
-        priority, tenant, timeout, slo, explain, token;
-    bool own_hop; /**< X-Weir-Hop names this instance */
+        priority, tenant, timeout, slo, explain, token, forwarded_for, forwarded_proto,
+        forwarded_host;
+    enum forwarded forwarded; /**< of the route */
+    bool own_hop;             /**< X-Weir-Hop names this instance */
     bool new_trace;
 };
-/** Read the head and render what goes upstream into x->head. @return REJECT_NONE or why not. @param end past the head. */
+/** The route of a request, or NULL. */
+const struct route *route_of(const struct routing *r, const struct http1_head *h);
+/**
+ * Read the head and render what goes upstream into x->head. @return REJECT_NONE or why not.
+ * @param route its route; NULL: none. @param end past the head.
+ */
 enum rejection route_head(struct exchange *x,
+                          const struct route *route,
                           const struct http1_head *h,
                           const char *end,
                           struct request_fields *f);
@@ -201,8 +214,13 @@ enum rejection route_features(struct exchange *x,
                               const struct request_fields *f,
                               const char **param,
                               struct slice *detail);
-/** First route for a path, or NULL. */
-const struct route *route_match(const struct routing *r, struct slice path);
+/** First route for a path and what else the head says, or NULL. @param h not looked at by routes of a path alone. */
+const struct route *
+route_match(const struct routing *r, struct slice path, const struct http1_head *h);
+/** A parameter of the target's query. @param raw out: its first value, still encoded. @return false when it is not there. */
+bool route_query_find(struct slice target, struct slice name, struct slice *raw);
+/** Put another model name into the query of the rendered head (alias). @return 0, or WEIR_E_NOTFOUND, WEIR_E_FULL, WEIR_E_NOMEM. */
+int route_rename_query(struct exchange *x, struct slice model) MUST_CHECK;
 /** Session key of the body, where it beats what the headers gave. */
 void route_session_from_body(struct exchange *x, const struct peek_found *found);
 /** A well-formed traceparent? (W3C Trace Context) */
@@ -214,6 +232,16 @@ bool route_traceparent_ok(struct slice v);
 bool route_path_ok(struct slice path);
 /** May it be passed on, echoed and logged as it is? */
 bool route_request_id_ok(struct slice v);
+
+/* forwarded.c */
+/** Is this field of the client's not passed on as it came? */
+bool forwarded_drops(enum forwarded mode, struct slice name);
+/** X-Forwarded-For, -Proto, -Host as the mode has them. */
+void forwarded_put(struct buf *out,
+                   enum forwarded mode,
+                   const struct net_addr *peer,
+                   const struct http1_head *h,
+                   const struct request_fields *f);
 
 /* body.c */
 /** Start looking at the body. @return false when memory or the buffer budget does not allow it. */
@@ -320,6 +348,8 @@ int upstream_connect(struct exchange *x) MUST_CHECK;
 /** Detach from the exchange: back to the pool, or closed. */
 void upstream_put(struct upstream *u);
 void upstream_drop(struct upstream *u);
+/** Close it politely: what is queued is written, then FIN; u is gone for the caller. */
+void upstream_linger(struct upstream *u);
 /** Idle connections that are too old, targets that left the fleet. @param all true: everything idle. */
 void upstream_sweep(struct lane *l, bool all);
 void upstream_fini(struct lane *l);
@@ -331,6 +361,24 @@ size_t relay_data(struct exchange *x, const char *p, size_t n);
 void relay_throttle(struct exchange *x);
 /** The worker's FIN or death, in X_AWAIT or X_RELAY. */
 void relay_end_of_stream(struct exchange *x, bool clean);
+
+/* tunnel.c */
+/** The protocols that a request offers to switch to and that are passed on; absent: none. Borrowed from the head. */
+struct slice tunnel_asked(const struct http1_head *h);
+/** Is this 101 an answer to what the client offered? */
+bool tunnel_accepts(const struct exchange *x, const struct http1_head *h);
+/** The worker switched. @param end past its head. @param more what it sent after it. The exchange may be over. */
+void tunnel_begin(struct exchange *x,
+                  const struct http1_head *h,
+                  const char *end,
+                  struct slice more);
+size_t tunnel_from_worker(struct exchange *x, const char *p, size_t n);
+size_t tunnel_from_client(struct exchange *x, const char *p, size_t n);
+/** The worker took all that was queued. */
+void tunnel_drained(struct exchange *x);
+/** A FIN; the exchange may be over. */
+void tunnel_client_eof(struct exchange *x);
+void tunnel_worker_eof(struct exchange *x);
 
 /* offer.c */
 /** Endpoint `cell` may have room: offer it to pools with waiters, in rotation. */

@@ -90,7 +90,13 @@ static int write_head(const struct proxy_question *q, struct buf *text, struct b
     buf_put_slice(text, q->method.p ? q->method : SLICE("POST"));
     buf_put_char(text, ' ');
     buf_put_slice(text, q->path.p ? q->path : SLICE("/v1/chat/completions"));
-    buf_put_str(text, " HTTP/1.1\r\nHost: weir\r\n");
+    struct slice host = SLICE("weir");
+    for (uint32_t i = 0; i < q->n_headers; i++)
+        if (slice_eq_nocase(q->headers[i].key, SLICE("Host")))
+            host = q->headers[i].value;
+    buf_put_str(text, " HTTP/1.1\r\nHost: ");
+    buf_put_slice(text, host);
+    buf_put(text, "\r\n", 2);
     if (!clean(q->method) || !clean(q->path))
         return refuse(out, "method and path are single lines");
     for (uint32_t i = 0; i < q->n_headers; i++) {
@@ -166,9 +172,10 @@ static int read_request(struct asking *a, const struct proxy_question *q, struct
     x->framing = h->framing;
     x->body_left = h->content_length;
     x->complete = q->body.n == 0;
-    a->no.why = route_head(x, h, text.p + took, &fields);
+    const struct route *route = route_of(x->plan->routing, h);
+    a->no.why = route_head(x, route, h, text.p + took, &fields);
     if (!a->no.why) {
-        x->route = route_match(x->plan->routing, exchange_path(x));
+        x->route = route;
         a->no.why = x->route ? route_features(x, h, &fields, &a->no.param, &a->no.detail)
                              : REJECT_ROUTE_NOT_FOUND;
     }
@@ -214,8 +221,11 @@ ask(struct sched_pool *pool, struct asking *a, struct asker *asker, struct sched
 /* Nobody has asked for this model yet: a pool for this one question. */
 static int ask_new(struct proxy *p, struct asking *a, struct sched_record *record)
 {
-    struct sched_pool_options o = {
-        .mem = p->mem, .policy = a->x.route->policy, .queue = &a->x.route->queue};
+    struct sched_pool_options o = {.mem = p->mem,
+                                   .policy = a->x.route->policy,
+                                   .queue = &a->x.route->queue,
+                                   .labels = a->x.route->labels,
+                                   .n_labels = a->x.route->n_labels};
     const struct snapshot *s = a->lane.asker.snap;
     struct asker *asker = &p->control_asker;
     struct sched_pool *pool;
@@ -247,7 +257,7 @@ static int decide(struct proxy *p, struct asking *a, struct sched_record *record
     struct slice name;
 
     a->no.why = decide_model(x, &name, &a->no.detail);
-    if (!a->no.why && !(s && model_find(s, name)))
+    if (!a->no.why && !(s && (!name.n || model_find(s, name))))
         a->no.why = s && s->synced ? REJECT_MODEL_NOT_FOUND : REJECT_STARTING;
     if (a->no.why) {
         a->no.param = a->no.why == REJECT_STARTING ? NULL : "model";
@@ -281,7 +291,7 @@ static bool in_record(const struct sched_record *r, const struct endpoint *e)
            r->rows[from].generation == e->generation;
 }
 
-/* Those that did not even come into the pool: they have other models, or are switched off. */
+/* Those that did not even come into the pool: they have other models or labels, or are switched off. */
 static void
 put_elsewhere(const struct asking *a, const struct sched_record *record, struct buf *out)
 {
@@ -295,8 +305,11 @@ put_elsewhere(const struct asking *a, const struct sched_record *record, struct 
             continue;
         buf_put_str(out, any ? ",{\"endpoint\":" : "{\"endpoint\":");
         buf_put_json(out, e->id);
-        buf_put_str(out, e->enabled ? ",\"rule\":\"model\",\"why\":\"does not have this model\"}"
-                                    : ",\"rule\":\"usable\",\"why\":\"disabled\"}");
+        buf_put_str(out,
+                    !e->enabled ? ",\"rule\":\"usable\",\"why\":\"disabled\"}"
+                    : a->x.route && !model_labelled(e, a->x.route->labels, a->x.route->n_labels)
+                        ? ",\"rule\":\"labels\",\"why\":\"lacks a label that the route asks for\"}"
+                        : ",\"rule\":\"model\",\"why\":\"does not have this model\"}");
         any = true;
     }
     buf_put_str(out, "]}");
@@ -308,7 +321,7 @@ static void put_answer(const struct asking *a, const struct sched_record *record
 
     buf_put_str(out, "{\"route\":");
     if (a->x.route)
-        buf_put_json(out, a->x.route->path);
+        buf_put_json(out, route_name(a->x.route));
     else
         buf_put_str(out, "null");
     buf_put_char(out, ',');

@@ -59,6 +59,7 @@ struct pool {
     struct sched_pool *sched;
     const struct track *track;
     struct policy_copy *policy; /**< owned; what sched uses. Under lock */
+    struct kv *labels;          /**< owned; members have all of them */
     struct route_queue queue;   /**< as configured; control thread */
     struct slice model;         /**< owned text */
     atomic_ullong kv_bytes_per_token;

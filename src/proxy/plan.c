@@ -114,7 +114,7 @@ static int track_get(struct proxy *p, const struct routing *r, uint32_t i, struc
             *out = p->tracks[k];
             return 0;
         }
-    return track_new(p, match, nth, r->routes[i].path, out);
+    return track_new(p, match, nth, route_name(&r->routes[i]), out);
 }
 
 /* ---- life ---- */

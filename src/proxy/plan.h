@@ -30,7 +30,7 @@ enum { TRACKS_MAX = 8192 /* different routes since the start */ };
 struct track {
     struct slice match; /**< what tells routes apart; owned text */
     uint32_t nth;       /**< of routes with the same match in one configuration */
-    struct slice path;  /**< for metrics; owned text */
+    struct slice path;  /**< or its name, for metrics; owned text */
     struct map pools;   /**< model -> struct pool; under proxy.pools_lock */
     uint32_t index;     /**< in proxy.tracks and lane.pools */
     uint32_t series;    /**< of its counters */

@@ -13,8 +13,14 @@
 #include "loop/log.h"
 #include "proxy/exchange.h"
 
+/* A map's key is never absent. */
+static struct slice key_of(struct slice model)
+{
+    return model.n ? model : SLICE("");
+}
+
 /* The newest configuration of a track; of one that is gone from it, the asking request's. Under pools_lock. */
-static const struct route *route_of(const struct plan **n, const struct route *r)
+static const struct route *newest_route(const struct plan **n, const struct route *r)
 {
     const struct plan *now = plan_now((*n)->proxy);
     const struct track *t = plan_route(*n, r)->track;
@@ -47,28 +53,55 @@ static uint32_t series_of(struct proxy *p, const struct track *t, struct slice m
     return p->n_series++;
 }
 
+/* Labels of a route in one block; NULL without any, or without memory. */
+static struct kv *labels_copy(const struct mem *mem, const struct route *r)
+{
+    size_t text = 0;
+
+    for (uint32_t i = 0; i < r->n_labels; i++)
+        text += r->labels[i].key.n + r->labels[i].value.n;
+    struct kv *copy = r->n_labels ? mem_zalloc(mem, r->n_labels * sizeof(*copy) + text) : NULL;
+    char *at = copy ? (char *)(copy + r->n_labels) : NULL;
+    for (uint32_t i = 0; copy && i < r->n_labels; i++) {
+        struct slice from[2] = {r->labels[i].key, r->labels[i].value};
+        struct slice *to[2] = {&copy[i].key, &copy[i].value};
+        for (int k = 0; k < 2; k++) {
+            if (from[k].n)
+                memcpy(at, from[k].p, from[k].n);
+            *to[k] = slice_of(at, from[k].n);
+            at += from[k].n;
+        }
+    }
+    return copy;
+}
+
 /* Make it, under pools_lock. */
 static struct pool *
 pool_new(struct proxy *p, const struct plan *n, const struct route *r, struct slice model)
 {
     struct track *t = plan_route(n, r)->track;
-    r = route_of(&n, r);
+    r = newest_route(&n, r);
     struct policy_copy *policy = policy_copy_new(p->mem, r->policy);
-    struct sched_pool_options o = {
-        .mem = p->mem, .policy = policy ? &policy->policy : NULL, .queue = &r->queue};
+    struct kv *labels = labels_copy(p->mem, r);
+    struct sched_pool_options o = {.mem = p->mem,
+                                   .policy = policy ? &policy->policy : NULL,
+                                   .queue = &r->queue,
+                                   .labels = labels,
+                                   .n_labels = r->n_labels};
     struct pool *pool = mem_zalloc(p->mem, sizeof(*pool));
-    char *text = mem_strdup(p->mem, model);
+    char *text = model.n ? mem_strdup(p->mem, model) : NULL;
 
-    if (!pool || !text || !policy)
+    if (!pool || (model.n && !text) || !policy || (r->n_labels && !labels))
         goto out;
+    pool->labels = labels;
     pool->track = t;
     pool->policy = policy;
     pool->queue = r->queue;
-    pool->model = slice_of(text, model.n);
+    pool->model = slice_of(text, model.n); /* absent: any model */
     atomic_init(&pool->kv_bytes_per_token, kv_bytes(n->routing, model));
     if (sched_pool_new(&o, &pool->sched) != 0)
         goto out;
-    if (map_put(&t->pools, pool->model, pool) != 0) {
+    if (map_put(&t->pools, key_of(pool->model), pool) != 0) {
         sched_pool_free(pool->sched);
         goto out;
     }
@@ -85,6 +118,7 @@ pool_new(struct proxy *p, const struct plan *n, const struct route *r, struct sl
 out:
     mem_free(p->mem, text);
     mem_free(p->mem, policy);
+    mem_free(p->mem, labels);
     mem_free(p->mem, pool);
     return NULL;
 }
@@ -124,7 +158,7 @@ struct pool *pool_get(struct lane *l,
         return pool;
     const struct snapshot *s = l->asker.snap;
     *why = !s || !s->synced ? REJECT_STARTING : REJECT_MODEL_NOT_FOUND;
-    if (!s || !model_find(s, model))
+    if (!s || (model.n && !model_find(s, model)))
         return NULL;
     *why = REJECT_OVERLOADED;
     struct map *view = view_of(l, t);
@@ -135,7 +169,7 @@ struct pool *pool_get(struct lane *l,
     if (!pool && p->n_pools < POOLS_MAX)
         pool = pool_new(p, n, r, model);
     pthread_mutex_unlock(&p->pools_lock);
-    if (pool && map_put(view, pool->model, pool) != 0)
+    if (pool && map_put(view, key_of(pool->model), pool) != 0)
         return NULL;
     return pool;
 }
@@ -279,6 +313,7 @@ void pools_free(struct proxy *p)
         pthread_mutex_destroy(&pool->lock);
         mem_free(p->mem, (void *)(uintptr_t)pool->model.p);
         mem_free(p->mem, pool->policy);
+        mem_free(p->mem, pool->labels);
         mem_free(p->mem, pool);
     }
     for (uint32_t i = 0; i < p->n_tracks; i++) {

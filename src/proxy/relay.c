@@ -99,6 +99,11 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
     }
     if (x->rsp_chunked)
         buf_put_str(out, "Transfer-Encoding: chunked\r\n");
+    if (h->status == 426 && h->upgrade) {
+        /* It says what to switch to; like any hop, so do we. */
+        buf_put_str(out, "Connection: Upgrade\r\n");
+        head_put(out, "Upgrade: ", wire_http1_value(h, SLICE("Upgrade")));
+    }
     if (!x->keep)
         buf_put_str(out, "Connection: close\r\n");
     else if (x->http10)
@@ -261,6 +266,8 @@ size_t relay_data(struct exchange *x, const char *p, size_t n)
 
     uint64_t before_ns = x->last_rx_ns;
     progress(x);
+    if (x->state == X_TUNNEL)
+        return tunnel_from_worker(x, p, n);
     if (x->state == X_RELAY) {
         /* Answers of a known length are no streams. */
         if (x->rsp_framing != HTTP1_BODY_LENGTH &&
@@ -275,11 +282,16 @@ size_t relay_data(struct exchange *x, const char *p, size_t n)
         x->rsp_started = x->rsp_started || used < n;
         if (took == 0 && n - used < UPSTREAM_HEAD_MAX)
             return used;
-        if (took <= 0 || h->status == 101) {
+        bool switches = took > 0 && h->status == 101;
+        if (took <= 0 || (switches && !tunnel_accepts(x, h))) {
             attempt_broke(x);
             return n;
         }
         used += (size_t)took;
+        if (switches) {
+            tunnel_begin(x, h, p + used, slice_of(p + used, n - used));
+            return n;
+        }
         if (h->status >= 200)
             break;
         interim(x, h, p + used);
@@ -307,6 +319,10 @@ void relay_end_of_stream(struct exchange *x, bool clean)
         attempt_broke(x);
         return;
     }
+    if (clean && x->state == X_TUNNEL) {
+        tunnel_worker_eof(x);
+        return;
+    }
     if (clean && x->rsp_framing == HTTP1_BODY_CLOSE) {
         struct slice none = {NULL, 0};
         emit(x, &none, NULL, 0, true);
@@ -316,6 +332,7 @@ void relay_end_of_stream(struct exchange *x, bool clean)
     }
     judge_failure(x);
     x->rsp_keep = false;
-    exchange_blame(x, "broke off in the middle of its answer");
+    exchange_blame(x, x->state == X_TUNNEL ? "reset a connection that it had switched"
+                                           : "broke off in the middle of its answer");
     exchange_end(x, OUTCOME_UPSTREAM_ABORTED, FATE_ABORT);
 }

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "proxy/exchange.h"
 #include "proxy/head.h"
+#include "wire/url.h"
 
 enum { REQUEST_ID_MAX = 128, HEAD_EXTRA = 1024 };
 
@@ -53,19 +54,6 @@ bool route_traceparent_ok(struct slice v)
     return v.n == 55 || (!zero_version && v.p[55] == '-');
 }
 
-const struct route *route_match(const struct routing *r, struct slice path)
-{
-    static const struct slice any = SLICE("**");
-
-    for (uint32_t i = 0; i < r->n_routes; i++) {
-        struct slice want = r->routes[i].path;
-        if (slice_ends(want, any) ? slice_starts(path, slice_of(want.p, want.n - any.n))
-                                  : slice_eq(path, want))
-            return &r->routes[i];
-    }
-    return NULL;
-}
-
 /* One field into its place. A second one of a kind is ignored, but for traceparent, where it voids the first. */
 static void note(struct exchange *x, struct request_fields *f, const struct http1_field *h)
 {
@@ -74,13 +62,22 @@ static void note(struct exchange *x, struct request_fields *f, const struct http
         size_t at;
     } known[] = {
 #define FIELD(name, member) {SLICE(name), offsetof(struct request_fields, member)}
-        FIELD("Content-Type", content_type), FIELD("X-Request-Id", request_id),
-        FIELD("Tracestate", tracestate),     FIELD("X-Model-Id", model),
-        FIELD("X-Model-Version", version),   FIELD("X-Required-Memory", memory),
-        FIELD("X-Session-Id", session),      FIELD("X-Priority", priority),
-        FIELD("X-Tenant-Id", tenant),        FIELD("X-Request-Timeout-Ms", timeout),
-        FIELD("X-SLO-TTFT-Ms", slo),         FIELD("X-Weir-Explain", explain),
+        FIELD("Content-Type", content_type),
+        FIELD("X-Request-Id", request_id),
+        FIELD("Tracestate", tracestate),
+        FIELD("X-Model-Id", model),
+        FIELD("X-Model-Version", version),
+        FIELD("X-Required-Memory", memory),
+        FIELD("X-Session-Id", session),
+        FIELD("X-Priority", priority),
+        FIELD("X-Tenant-Id", tenant),
+        FIELD("X-Request-Timeout-Ms", timeout),
+        FIELD("X-SLO-TTFT-Ms", slo),
+        FIELD("X-Weir-Explain", explain),
         FIELD("X-Weir-Token", token),
+        FIELD("X-Forwarded-For", forwarded_for),
+        FIELD("X-Forwarded-Proto", forwarded_proto),
+        FIELD("X-Forwarded-Host", forwarded_host),
 #undef FIELD
     };
     static const struct slice traceparent = SLICE("Traceparent");
@@ -135,6 +132,8 @@ static bool drop_field(const struct http1_head *h, const struct http1_field *f, 
             return true;
         break;
     default:
+        if (f->name.n >= 9 && forwarded_drops(seen->forwarded, f->name))
+            return true;
         break;
     }
     return wire_http1_hop_by_hop(h, f);
@@ -201,7 +200,16 @@ static struct slice origin(struct slice target)
     return (struct slice){NULL, 0};
 }
 
+const struct route *route_of(const struct routing *r, const struct http1_head *h)
+{
+    struct slice target = origin(h->target);
+
+    target.n = slice_find(target, '?');
+    return route_match(r, target, h);
+}
+
 enum rejection route_head(struct exchange *x,
+                          const struct route *route,
                           const struct http1_head *h,
                           const char *end,
                           struct request_fields *f)
@@ -214,6 +222,7 @@ enum rejection route_head(struct exchange *x,
     for (unsigned i = 0; i < h->n_fields; i++)
         note(x, f, &h->fields[i]);
     f->new_trace = !route_traceparent_ok(f->traceparent);
+    f->forwarded = route ? route->forwarded : FORWARDED_OFF;
 
     lane_buf_take(x->lane, out, (size_t)x->plan->routing->limits.header_bytes + HEAD_EXTRA);
     buf_put_slice(out, h->method);
@@ -246,8 +255,17 @@ enum rejection route_head(struct exchange *x,
     buf_put_slice(out, x->lane->proxy->hop);
     buf_put(out, "\r\n", 2);
     head_copy_fields(out, h, end, drop_field, f);
+    forwarded_put(out, f->forwarded, &x->client->peer, h, f);
+    struct slice protocols = h->upgrade ? tunnel_asked(h) : (struct slice){NULL, 0};
+    if (protocols.n) {
+        buf_put_str(out, "Connection: Upgrade\r\nUpgrade: ");
+        x->upgrade_at = (uint32_t)buf_len(out);
+        x->upgrade_len = (uint32_t)protocols.n;
+        buf_put_slice(out, protocols);
+        buf_put(out, "\r\n", 2);
+    }
     if (out->err) {
-        x->method_len = x->path_len = x->rid_len = 0;
+        x->method_len = x->path_len = x->rid_len = x->upgrade_len = 0;
         return out->err == WEIR_E_FULL ? REJECT_HEADERS_TOO_LARGE : REJECT_OVERLOADED;
     }
     /* Weir opens no tunnels, whatever form the target has. */
@@ -359,6 +377,63 @@ static bool keep(char *to, size_t cap, struct slice v, struct slice *out)
     return true;
 }
 
+/* A request without a body may name its model in the query (/v1/realtime?model=x). @return false: it is too long. */
+static bool model_in_query(struct exchange *x, const struct http1_head *h)
+{
+    struct buf name = {.p = x->named, .cap = sizeof(x->named), .max = sizeof(x->named)};
+    struct slice raw;
+
+    if (!route_query_find(h->target, SLICE("model"), &raw) || !raw.n)
+        return true;
+    int rc = wire_url_decode(raw, true, &name);
+    if (rc)
+        return rc == WEIR_E_INVALID; /* not readable is not named */
+    x->f.model = buf_slice(&name);
+    x->model_in_query = true;
+    return true;
+}
+
+static void put_encoded(struct buf *out, struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = ascii_lower(s.p[i]);
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c && strchr("-._~/:", c))) {
+            buf_put_char(out, s.p[i]);
+        } else {
+            buf_put_char(out, '%');
+            buf_put_hex(out, (unsigned char)s.p[i], 2);
+        }
+    }
+}
+
+int route_rename_query(struct exchange *x, struct slice model)
+{
+    struct slice head = buf_slice(&x->head);
+    struct slice target = slice_from(head, x->path_at);
+    struct buf changed;
+    struct slice raw;
+
+    target.n = slice_find(target, ' ');
+    if (!route_query_find(target, SLICE("model"), &raw))
+        return WEIR_E_NOTFOUND;
+    size_t from = (size_t)(raw.p - head.p);
+    lane_buf_take(x->lane, &changed, x->head.max);
+    buf_put(&changed, head.p, from);
+    put_encoded(&changed, model);
+    size_t grown = buf_len(&changed) - from; /* shorter is the same, modulo 2^32 */
+    buf_put_slice(&changed, slice_from(head, from + raw.n));
+    if (changed.err) {
+        int rc = changed.err;
+        lane_buf_give(x->lane, &changed);
+        return rc;
+    }
+    x->rid_at += (uint32_t)(grown - raw.n);
+    x->upgrade_at += (uint32_t)(grown - raw.n);
+    lane_buf_give(x->lane, &x->head);
+    x->head = changed;
+    return 0;
+}
+
 static bool milliseconds(struct slice v, uint64_t *ns)
 {
     uint64_t ms;
@@ -387,6 +462,8 @@ enum rejection route_features(struct exchange *x,
         if (!keep(x->named, sizeof(x->named), f->model, &o->model))
             return REJECT_MODEL_NOT_FOUND;
         x->model_in_header = true;
+    } else if (x->complete && !model_in_query(x, h)) {
+        return REJECT_MODEL_NOT_FOUND;
     }
     ok = keep(x->version, sizeof(x->version), f->version, &o->version);
     if (!ok) {
@@ -427,6 +504,7 @@ enum rejection route_features(struct exchange *x,
         return REJECT_INVALID_HEADER;
     }
     o->task = peek_task(exchange_path(x));
+    x->any_model = slice_eq(h->method, SLICE("OPTIONS"));
     o->body_bytes = h->framing == HTTP1_BODY_LENGTH ? h->content_length : 0;
     session_from_head(x, h, f);
     const struct plan_route *r = plan_route(x->plan, x->route);

@@ -119,6 +119,7 @@ static void add_lane(struct proxy_stats *out, const struct lane_stats *s)
     out->connections += stat_get(&s->connections);
     out->connections_refused += stat_get(&s->refused);
     out->active += stat_get(&s->active);
+    out->sockets += stat_get(&s->sockets);
     out->buffered_bytes += stat_get(&s->buffered);
     out->upstream_connections += stat_get(&s->upstreams);
 }

@@ -85,7 +85,7 @@ struct proxy_token_hist {
 /** One (model, route). Slices live as long as the proxy. */
 struct proxy_series {
     struct slice model; /**< "other" for all that has no pool */
-    struct slice route; /**< its path as configured; "none" when no route matched */
+    struct slice route; /**< its name or path as configured; "none" when no route matched */
     uint64_t requests[OUTCOME_COUNT];
     struct proxy_hist
         compute;      /**< arrival to last byte without the queue, answers of workers only */
@@ -106,6 +106,7 @@ struct proxy_stats {
     uint64_t connections;          /**< client connections open now */
     uint64_t connections_refused;  /**< above the limit */
     uint64_t active;               /**< exchanges under way */
+    uint64_t sockets;              /**< of them, switched to another protocol */
     uint64_t buffered_bytes;       /**< request bodies and unsent answers held */
     uint64_t upstream_connections; /**< made, ever */
     struct proxy_series *series;   /**< owned; those with a pool or a count */

@@ -208,6 +208,10 @@ static void on_drained(struct net_conn *c)
 
     if (!x)
         return;
+    if (x->state == X_TUNNEL) {
+        tunnel_drained(x);
+        return;
+    }
     if (x->state == X_AWAIT)
         x->stall_ns = 0;
     body_pump(x);
@@ -317,6 +321,12 @@ int upstream_connect(struct exchange *x)
 void upstream_drop(struct upstream *u)
 {
     net_conn_close(&u->conn);
+    bury(u);
+}
+
+void upstream_linger(struct upstream *u)
+{
+    net_conn_linger(&u->conn);
     bury(u);
 }
 

@@ -14,6 +14,8 @@ struct sched_pool {
     const struct mem *mem;
     const struct policy *policy;
     struct route_queue options;
+    const struct kv *labels; /* members have all of them */
+    uint32_t n_labels;
     struct sched_state *state;
     struct sched_candidate *candidates; /* sorted by slot */
     struct sched_memo *memo;            /* beside them */
@@ -68,6 +70,8 @@ int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out)
     p->mem = o->mem;
     p->policy = o->policy;
     p->options = *o->queue;
+    p->labels = o->labels;
+    p->n_labels = o->n_labels;
     heap_init(&p->queue, o->mem, before);
     heap_init(&p->risers, o->mem, rises_before);
     int rc = sched_state_new(o->mem, &p->state);
@@ -136,23 +140,25 @@ int sched_pool_reconfigure(struct sched_pool *p,
     return 0;
 }
 
-/* The members of this pool in a snapshot, as indexes; for "any model" all enabled ones. */
-static uint32_t collect(const struct snapshot *s,
+/* The members of this pool in a snapshot; for "any model" all enabled ones. @param out NULL: only count them. */
+static uint32_t collect(const struct sched_pool *p,
+                        const struct snapshot *s,
                         const struct snapshot_model *m,
-                        const struct policy *policy,
                         struct slice model,
                         struct sched_candidate *out)
 {
+    uint32_t all = m ? m->n_members : s->n_members;
     uint32_t n = 0;
 
-    if (m) {
-        for (; n < m->n_members; n++)
-            sched_candidate_fill(&s->members[m->members[n]], policy, model, &out[n]);
-        return n;
+    for (uint32_t i = 0; i < all; i++) {
+        const struct member *member = &s->members[m ? m->members[i] : i];
+        if ((!m && !member->endpoint->enabled) ||
+            !model_labelled(member->endpoint, p->labels, p->n_labels))
+            continue;
+        if (out)
+            sched_candidate_fill(member, p->policy, model, &out[n]);
+        n++;
     }
-    for (uint32_t i = 0; i < s->n_members; i++)
-        if (s->members[i].endpoint->enabled)
-            sched_candidate_fill(&s->members[i], policy, model, &out[n++]);
     return n;
 }
 
@@ -185,13 +191,10 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
 
     if (p->refreshed && s->seq <= p->snapshot_seq)
         return 0;
-    if (m) {
+    if (m)
         model = m->id;
-        n = m->n_members;
-    } else if (!model.p) {
-        for (uint32_t i = 0; i < s->n_members; i++)
-            n += s->members[i].endpoint->enabled;
-    }
+    if (m || !model.p)
+        n = collect(p, s, m, model, NULL);
     if (n > SCHED_ROWS_MAX)
         return WEIR_E_FULL;
     struct sched_candidate *fresh = NULL;
@@ -199,7 +202,7 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
         fresh = mem_array(p->mem, n, sizeof(*fresh));
         if (!fresh)
             return WEIR_E_NOMEM;
-        BUG_ON(collect(s, m, p->policy, model, fresh) != n);
+        BUG_ON(collect(p, s, m, model, fresh) != n);
     }
     struct sched_memo *memo = mem_array(p->mem, n, sizeof(*memo));
     int rc = memo ? sched_state_members(p->state, fresh, n) : WEIR_E_NOMEM;

@@ -48,6 +48,8 @@ struct sched_pool_options {
     const struct mem *mem;
     const struct policy *policy;     /**< borrowed; replaced by sched_pool_reconfigure() */
     const struct route_queue *queue; /**< copied */
+    const struct kv *labels; /**< members must have all of them; borrowed for the pool's life */
+    uint32_t n_labels;
 };
 
 int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out) MUST_CHECK;

@@ -152,6 +152,24 @@ int wire_url_decode(struct slice text, bool form, struct buf *out)
     return 0;
 }
 
+bool wire_url_means(struct slice raw, bool form, struct slice text)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < raw.n; i++, n++) {
+        char c = raw.p[i] == '+' && form ? ' ' : raw.p[i];
+        int high = c == '%' && raw.n - i > 2 ? hex_digit(raw.p[i + 1]) : -1;
+        int low = high >= 0 ? hex_digit(raw.p[i + 2]) : -1;
+        if (low >= 0) {
+            c = (char)(high << 4 | low);
+            i += 2;
+        }
+        if (n == text.n || text.p[n] != c)
+            return false;
+    }
+    return n == text.n;
+}
+
 bool wire_query_next(struct slice *rest, struct slice *name, struct slice *value)
 {
     struct slice piece;

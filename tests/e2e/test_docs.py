@@ -61,3 +61,19 @@ def test_readme_and_admin_examples_run(start_weir, upstream):
 def test_readme_configs_are_right():
     for config in re.findall(r"build/weir (?:check|serve --config) (\S+)", page("README.md")):
         assert h.run_weir("check", os.path.join(h.ROOT, config))[0] == 0
+
+
+def test_every_field_report_in_the_table_has_its_tests():
+    folder = os.path.join(h.ROOT, "tests", "e2e")
+    with open(os.path.join(h.ROOT, "docs", "testing.md"), encoding="utf-8") as f:
+        rows = [line for line in f if re.match(r"\| [A-Z]\d", line)]
+    for row in rows:
+        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row)
+        assert named or "B8" in row, row
+        for file, test in named:
+            with open(os.path.join(folder, file), encoding="utf-8") as f:
+                assert f"def {test}(" in f.read(), (file, test)
+    told = {r for row in rows for r in re.findall(r"\b[A-Z]\d+\b", row.split("|")[1])}
+    assert told >= {*(f"A{n}" for n in (1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12)), *(f"B{n}" for n in (1, 2, 3, 5, 6, 8)),
+                    *(f"C{n}" for n in (1, 2, 3, 4, 5, 7, 9)), *(f"H{n}" for n in (1, 3, 4, 5, 6, 7, 10)),
+                    *(f"I{n}" for n in (1, 2, 4, 6, 8))}

@@ -394,6 +394,16 @@ class Wire:
         return out
 
     def exactly(self, n):
+        if n - len(self.buf) > 1 << 20:     # a long body is not kept in `received`: that would copy it again and again
+            parts, self.buf = [self.buf], b""
+            missing = n - len(parts[0])
+            while missing:
+                got = self.sock.recv(min(missing, 1 << 20))
+                if not got:
+                    raise EOFError(f"stream ended, {n - missing} of {n} bytes")
+                parts.append(got)
+                missing -= len(got)
+            return b"".join(parts)
         while len(self.buf) < n:
             if not self.fill():
                 raise EOFError(f"stream ended, {len(self.buf)} of {n} bytes")

@@ -51,6 +51,9 @@ static void check_decode(struct slice text)
     buf_init(&plain, &mem, SIZE_MAX / 2);
     int rc = wire_url_decode(text, true, &plain);
     FUZZ_CHECK(rc == 0 || rc == WEIR_E_INVALID);
+    FUZZ_CHECK(rc != 0 || wire_url_means(text, true, buf_slice(&plain)));
+    buf_put_char(&plain, 'x');
+    FUZZ_CHECK(rc != 0 || !wire_url_means(text, true, buf_slice(&plain)));
     buf_clear(&plain);
     for (size_t i = 0; i < text.n; i++) {
         buf_put_char(&coded, '%');
@@ -58,6 +61,7 @@ static void check_decode(struct slice text)
     }
     FUZZ_CHECK(wire_url_decode(buf_slice(&coded), false, &plain) == 0);
     FUZZ_CHECK(slice_eq(buf_slice(&plain), text));
+    FUZZ_CHECK(wire_url_means(buf_slice(&coded), false, text));
     buf_fini(&coded);
     buf_fini(&plain);
     FUZZ_CHECK(heap.live == 0);

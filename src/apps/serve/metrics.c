@@ -160,6 +160,8 @@ static void put_pools(const struct proxy_stats *s, struct buf *out)
                      (double)s->upstream_connections);
     gauge(out, "weir_active_requests", "Requests under way.");
     wire_prom_sample(out, "weir_active_requests", NULL, 0, (double)s->active);
+    gauge(out, "weir_sockets", "Of them, sockets switched to another protocol (WebSocket).");
+    wire_prom_sample(out, "weir_sockets", NULL, 0, (double)s->sockets);
     gauge(out, "weir_buffered_bytes", "Request bodies and unsent answers held.");
     wire_prom_sample(out, "weir_buffered_bytes", NULL, 0, (double)s->buffered_bytes);
 }

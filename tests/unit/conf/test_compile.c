@@ -145,7 +145,8 @@ static void routes(void **state)
         {"routes: [{match: {path: '/a*b'}}]\n",
          "w.yaml:1:25: routes[0].match.path: \"/a*b\" may have ** only once, at the end\n"},
         {"routes: [{match: {path: '/a?b'}}]\n", "w.yaml:1:25: routes[0].match.path: \"/a?b\" must "
-                                                "be a plain path, without ?, # or spaces\n"},
+                                                "be a plain path, without ?, # or spaces; "
+                                                "match.query says what the query must have\n"},
         {"routes: [{}, {match: {path: /v1/x}}]\n",
          "w.yaml:1:29: routes[1].match.path: \"/v1/x\" is never reached: routes[0] takes all of it "
          "with \"/v1/**\"\n"},
@@ -157,7 +158,60 @@ static void routes(void **state)
          "with \"/a\"\n"},
     };
     expect_all(cases, ARRAY_LEN(cases));
+    static const struct error_case more[] = {
+        {"routes: [{match: {path: /v1/models}}]\n",
+         "w.yaml:1:25: routes[0].match.path: \"/v1/models\" is never reached: Weir answers it "
+         "itself\n"},
+        {"routes: [{match: {methods: [POST, CONNECT, 'a b', get]}}]\n",
+         "w.yaml:1:35: routes[0].match.methods[1]: \"CONNECT\" is never reached: Weir refuses it\n"
+         "w.yaml:1:44: routes[0].match.methods[2]: \"a b\" is not a method\n"
+         "w.yaml:1:51: routes[0].match.methods[3]: \"get\" has small letters, and methods are told "
+         "apart by case\n"},
+        {"routes: [{match: {hosts: ['a:80', '*', 'a.*.b', '[::1]:80', '::1', '*.ok', 'a/b']}}]\n",
+         "w.yaml:1:27: routes[0].match.hosts[0]: \"a:80\" must stand without a port\n"
+         "w.yaml:1:35: routes[0].match.hosts[1]: \"*\" may have * only in front, as *.example.com\n"
+         "w.yaml:1:40: routes[0].match.hosts[2]: \"a.*.b\" may have * only in front, as "
+         "*.example.com\n"
+         "w.yaml:1:49: routes[0].match.hosts[3]: \"[::1]:80\" must stand without brackets and "
+         "without a port\n"
+         "w.yaml:1:76: routes[0].match.hosts[6]: \"a/b\" is not a host\n"},
+        {"routes: [{match: {headers: {host: x, Content-Type: y, 'a b': z, X-A: b}}}]\n",
+         "w.yaml:1:29: routes[0].match.headers.host: \"host\" is matched by hosts\n"
+         "w.yaml:1:38: routes[0].match.headers.Content-Type: \"Content-Type\" is matched by "
+         "content_types, without its parameters\n"
+         "w.yaml:1:55: routes[0].match.headers.a b: \"a b\" is not the name of a header field\n"},
+        {"routes: [{match: {content_types: [json, a/b;c=d, '*/*', audio/*]}}]\n",
+         "w.yaml:1:35: routes[0].match.content_types[0]: \"json\" is not a media type; write "
+         "type/subtype, or type/*\n"
+         "w.yaml:1:41: routes[0].match.content_types[1]: \"a/b;c=d\" must stand without "
+         "parameters\n"
+         "w.yaml:1:50: routes[0].match.content_types[2]: \"*/*\" is not a media type; write "
+         "type/subtype, or type/*\n"},
+        {"routes: [{match: {methods: [POST, GET]}}, {name: b, match: {methods: [GET], query: {a: "
+         "b}}}]\n",
+         "w.yaml:1:60: routes[1].match.path: \"/v1/**\" is never reached: routes[0] takes all of "
+         "it with \"/v1/**\"\n"},
+        {"routes: [{match: {headers: {x-a: '*'}, content_types: [a/*], hosts: ['*.x']}}, {name: b, "
+         "match: {headers: {X-A: b}, content_types: [A/b, a/c], hosts: [a.X, '*.b.x']}}]\n",
+         "w.yaml:1:97: routes[1].match.path: \"/v1/**\" is never reached: routes[0] takes all of "
+         "it with \"/v1/**\"\n"},
+        {"routes: [{match: {methods: [GET]}}, {}]\n",
+         "w.yaml:1:37: routes[1].name: \"/v1/**\" is what routes[0] is called already; give this "
+         "one a name of its own\n"},
+    };
+    expect_all(more, ARRAY_LEN(more));
     struct loaded l;
+    expect_conf(
+        &l,
+        "routes: [{name: a, match: {methods: [GET]}}, {name: b, match: {query: {a: b}}}, {name: "
+        "c, match: {query: {a: '*'}}}, {name: d, match: {content_types: [a/b]}}, {name: e, match: "
+        "{content_types: [a/*, c/d]}}, {name: f, match: {hosts: [x]}}, {}]\n");
+    const struct route *r = l.conf->routing.routes;
+    assert_non_null(r[0].more);
+    assert_null(r[6].more); /* the path alone decides */
+    assert_true(slice_eq(route_name(&r[1]), SLICE("b")));
+    assert_true(slice_eq(route_name(&r[6]), SLICE("/v1/**")));
+    load_fini(&l);
     expect_conf(
         &l,
         "routes: [{match: {path: /a}}, {match: {path: '/a/**'}}, {match: {path: '/a**'}}, {}]\n");

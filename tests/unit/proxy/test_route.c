@@ -14,15 +14,99 @@ static void test_match(void **state)
     const struct routing r = {.routes = routes, .n_routes = 4};
 
     (void)state;
-    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions")), &routes[0]);
-    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions/")), &routes[1]);
-    assert_ptr_equal(route_match(&r, SLICE("/v1/")), &routes[1]);
-    assert_ptr_equal(route_match(&r, SLICE("/v1/embeddings")),
+    /* The path alone decides: the head is not looked at. */
+    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions"), NULL), &routes[0]);
+    assert_ptr_equal(route_match(&r, SLICE("/v1/chat/completions/"), NULL), &routes[1]);
+    assert_ptr_equal(route_match(&r, SLICE("/v1/"), NULL), &routes[1]);
+    assert_ptr_equal(route_match(&r, SLICE("/v1/embeddings"), NULL),
                      &routes[1]); /* the first match counts */
-    assert_ptr_equal(route_match(&r, SLICE("/exact/")), &routes[2]);
-    assert_null(route_match(&r, SLICE("/exact")));
-    assert_null(route_match(&r, SLICE("/v1")));
-    assert_null(route_match(&r, SLICE("")));
+    assert_ptr_equal(route_match(&r, SLICE("/exact/"), NULL), &routes[2]);
+    assert_null(route_match(&r, SLICE("/exact"), NULL));
+    assert_null(route_match(&r, SLICE("/v1"), NULL));
+    assert_null(route_match(&r, SLICE(""), NULL));
+}
+
+/* Does a route with just that match take this request? */
+static bool takes(const struct route_match *m, const char *line, const char *fields)
+{
+    static struct http1_head h;
+    const struct route route = {.path = SLICE("/**"), .more = m};
+    const struct routing r = {.routes = &route, .n_routes = 1};
+    struct http1_error error;
+    char text[1024];
+    struct buf b = {.p = text, .cap = sizeof(text), .max = sizeof(text)};
+
+    buf_put_str(&b, line);
+    buf_put_str(&b, " HTTP/1.1\r\n");
+    buf_put_str(&b, fields);
+    buf_put(&b, "\r\n", 2);
+    assert_int_equal(b.err, 0);
+    assert_int_equal(wire_http1_request(text, buf_len(&b), 100, &h, &error), buf_len(&b));
+    return route_match(&r, SLICE("/x"), &h) != NULL;
+}
+
+static void test_match_by_more_than_the_path(void **state)
+{
+    static const struct slice methods[] = {SLICE("POST"), SLICE("PUT")};
+    static const struct slice hosts[] = {SLICE("api.x"), SLICE("*.y.z"), SLICE("::1")};
+    static const struct kv headers[] = {{SLICE("X-Team"), SLICE("blue")},
+                                        {SLICE("x-any"), SLICE("*")}};
+    static const struct kv query[] = {{SLICE("model"), SLICE("a b/c")}, {SLICE("k"), SLICE("*")}};
+    static const struct slice types[] = {SLICE("application/json"), SLICE("audio/*")};
+    const struct route_match by_method = {.methods = methods, .n_methods = 2};
+    const struct route_match by_host = {.hosts = hosts, .n_hosts = 3};
+    const struct route_match by_header = {.headers = headers, .n_headers = 2};
+    const struct route_match by_query = {.query = query, .n_query = 2};
+    const struct route_match by_type = {.content_types = types, .n_content_types = 2};
+
+    (void)state;
+    assert_true(takes(&by_method, "POST /x", "Host: h\r\n"));
+    assert_true(takes(&by_method, "PUT /x", "Host: h\r\n"));
+    assert_false(takes(&by_method, "GET /x", "Host: h\r\n"));
+    assert_false(takes(&by_method, "post /x", "Host: h\r\n"));
+
+    assert_true(takes(&by_host, "GET /x", "Host: API.x:8080\r\n"));
+    assert_true(takes(&by_host, "GET /x", "Host: a.b.Y.z\r\n"));
+    assert_true(takes(&by_host, "GET /x", "Host: [::1]:80\r\n"));
+    assert_true(takes(&by_host, "GET http://api.x/x", "Host: other\r\n"));
+    assert_false(takes(&by_host, "GET http://other/x", "Host: api.x\r\n"));
+    assert_false(takes(&by_host, "GET /x", "Host: y.z\r\n"));
+    assert_false(takes(&by_host, "GET /x", "Host: .y.z.evil\r\n"));
+    assert_false(takes(&by_host, "GET /x", "Host: xapi.x\r\n"));
+    assert_false(takes(&by_host, "GET /x", "Host:\r\n"));
+
+    assert_true(takes(&by_header, "GET /x", "Host: h\r\nx-team: blue\r\nX-Any: \r\n"));
+    assert_true(
+        takes(&by_header, "GET /x", "Host: h\r\nX-Team: red\r\nX-Team: blue\r\nX-Any: 1\r\n"));
+    assert_false(takes(&by_header, "GET /x", "Host: h\r\nX-Team: Blue\r\nX-Any: 1\r\n"));
+    assert_false(takes(&by_header, "GET /x", "Host: h\r\nX-Team: blue\r\n"));
+
+    assert_true(takes(&by_query, "GET /x?model=a+b%2Fc&k", "Host: h\r\n"));
+    assert_true(takes(&by_query, "GET /x?k=&model=z&mod%65l=a%20b/c", "Host: h\r\n"));
+    assert_false(takes(&by_query, "GET /x?model=a+b/c", "Host: h\r\n"));
+    assert_false(takes(&by_query, "GET /x?model=a+b/cd&k", "Host: h\r\n"));
+    assert_false(takes(&by_query, "GET /x", "Host: h\r\n"));
+
+    assert_true(takes(&by_type, "GET /x", "Host: h\r\nContent-Type: Application/JSON\r\n"));
+    assert_true(
+        takes(&by_type, "GET /x", "Host: h\r\nContent-Type: application/json ; charset=x\r\n"));
+    assert_true(takes(&by_type, "GET /x", "Host: h\r\nContent-Type: audio/wav\r\n"));
+    assert_false(takes(&by_type, "GET /x", "Host: h\r\nContent-Type: application/jsonl\r\n"));
+    assert_false(takes(&by_type, "GET /x", "Host: h\r\nContent-Type: audio\r\n"));
+    assert_false(takes(&by_type, "GET /x", "Host: h\r\n"));
+}
+
+static void test_a_parameter_of_the_query(void **state)
+{
+    struct slice v;
+
+    (void)state;
+    assert_true(route_query_find(SLICE("/x?a=1&model=m%2Fn&model=z"), SLICE("model"), &v));
+    assert_true(slice_eq(v, SLICE("m%2Fn")));
+    assert_true(route_query_find(SLICE("/x?mod%65l"), SLICE("model"), &v));
+    assert_int_equal(v.n, 0);
+    assert_false(route_query_find(SLICE("/x?a=model"), SLICE("model"), &v));
+    assert_false(route_query_find(SLICE("/model=x"), SLICE("model"), &v));
 }
 
 static void test_identifiers(void **state)
@@ -146,7 +230,7 @@ static enum rejection head(struct fixture *f, const char *text)
 
     assert_int_equal(wire_http1_request(text, n, 100, &f->head, &error), n);
     buf_fini(&f->x.head);
-    return route_head(&f->x, &f->head, text + n, &f->fields);
+    return route_head(&f->x, &f->route, &f->head, text + n, &f->fields);
 }
 
 static enum rejection features(struct fixture *f, const char *fields, const char **param)
@@ -171,7 +255,8 @@ static void test_the_rendered_head(void **state)
     static const char want[] =
         "POST /v1/x%2F?a=b HTTP/1.1\r\nX-Request-Id: id-1\r\n"
         "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
-        "X-Weir-Hop: me\r\nAuthorization: Bearer k\r\nX-A:  1 \r\nTracestate: t=1\r\nX-B: 2\r\n";
+        "X-Weir-Hop: me\r\nAuthorization: Bearer k\r\nX-A:  1 \r\nTracestate: t=1\r\nX-B: 2\r\n"
+        "X-Forwarded-For: 0.0.0.0\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: h\r\n";
 
     assert_int_equal(
         head(f,
@@ -188,6 +273,58 @@ static void test_the_rendered_head(void **state)
     assert_true(slice_eq(exchange_method(&f->x), SLICE("POST")));
     assert_true(slice_eq(exchange_path(&f->x), SLICE("/v1/x%2F")));
     assert_true(slice_eq(exchange_request_id(&f->x), SLICE("id-1")));
+}
+
+/* What comes of the client's X-Forwarded fields. */
+static void forwards(struct fixture *f, enum forwarded mode, const char *fields, const char *want)
+{
+    char text[1024];
+    struct buf b = {.p = text, .cap = sizeof(text), .max = sizeof(text)};
+
+    buf_put_str(&b, "GET /v1/x HTTP/1.1\r\nHost: a:1\r\n");
+    buf_put_str(&b, fields);
+    buf_put(&b, "\r\n\0", 3);
+    assert_int_equal(b.err, 0);
+    f->route.forwarded = mode;
+    assert_int_equal(head(f, text), REJECT_NONE);
+    struct slice got = buf_slice(&f->x.head);
+    struct slice hop = SLICE("X-Weir-Hop: me\r\n");
+    size_t at = 0;
+    while (!slice_starts(slice_from(got, at), hop))
+        at++;
+    got = slice_from(got, at + hop.n);
+    assert_int_equal(got.n, strlen(want));
+    assert_memory_equal(got.p, want, got.n);
+}
+
+static void test_forwarded_for(void **state)
+{
+    struct fixture *f = *state;
+
+    f->client.peer.v4.sin_addr.s_addr = htonl(0x0a000102);
+    forwards(f, FORWARDED_APPEND,
+             "X-Forwarded-For: 1.2.3.4, 5.6.7.8\r\nx-forwarded-for:\r\nX-FORWARDED-FOR: "
+             "::1\r\nX-Forwarded-Proto: https\r\nForwarded: for=x\r\n",
+             "X-Forwarded-Proto: https\r\nForwarded: for=x\r\n"
+             "X-Forwarded-For: 1.2.3.4, 5.6.7.8, ::1, 10.0.1.2\r\nX-Forwarded-Host: a:1\r\n");
+    forwards(f, FORWARDED_APPEND, "X-Forwarded-Host: front\r\n",
+             "X-Forwarded-Host: front\r\nX-Forwarded-For: 10.0.1.2\r\n"
+             "X-Forwarded-Proto: http\r\n");
+    forwards(f, FORWARDED_REPLACE,
+             "X-Forwarded-For: 1.2.3.4\r\nX-A: 1\r\nX-Forwarded-Proto: https\r\nForwarded: "
+             "for=x\r\nX-Real-Ip: 9.9.9.9\r\nX-Forwarded-Port: 1\r\n",
+             "X-A: 1\r\nX-Forwarded-For: 10.0.1.2\r\nX-Forwarded-Proto: http\r\n"
+             "X-Forwarded-Host: a:1\r\n");
+    forwards(f, FORWARDED_OFF, "X-Forwarded-For: 1.2.3.4\r\n", "X-Forwarded-For: 1.2.3.4\r\n");
+    f->client.peer.v6 = (struct sockaddr_in6){
+        .sin6_family = AF_INET6,
+        .sin6_addr.s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = 255}};
+    forwards(f, FORWARDED_REPLACE, "",
+             "X-Forwarded-For: 192.0.2.255\r\nX-Forwarded-Proto: http\r\n"
+             "X-Forwarded-Host: a:1\r\n");
+    f->client.peer.v6.sin6_addr = in6addr_loopback;
+    forwards(f, FORWARDED_APPEND, "",
+             "X-Forwarded-For: ::1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a:1\r\n");
 }
 
 static void test_targets_and_loops(void **state)
@@ -302,9 +439,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_match),
+        cmocka_unit_test(test_match_by_more_than_the_path),
+        cmocka_unit_test(test_a_parameter_of_the_query),
         cmocka_unit_test(test_identifiers),
         cmocka_unit_test(test_dot_segments),
         cmocka_unit_test_setup_teardown(test_the_rendered_head, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_forwarded_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_targets_and_loops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_features, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_headers_that_cannot_be_read, set_up, tear_down),

@@ -46,6 +46,43 @@ static struct request *next(struct rig *r, struct reservation *running)
     return q;
 }
 
+static void a_pool_with_labels_has_only_members_that_have_them(void **state)
+{
+    (void)state;
+    static const struct kv want[] = {{SLICE("tier"), SLICE("gold")}, {SLICE("zone"), SLICE("a")}};
+    static const struct kv gold_b[] = {{SLICE("zone"), SLICE("b")}, {SLICE("tier"), SLICE("gold")}};
+    static const struct kv gold_a[] = {
+        {SLICE("zone"), SLICE("a")}, {SLICE("more"), SLICE("")}, {SLICE("tier"), SLICE("gold")}};
+    const struct kv *labels[] = {NULL, gold_b, gold_a};
+    const uint32_t n_labels[] = {0, 2, 3};
+    struct sched_pool *pool;
+    struct rig r;
+
+    rig_open(&r, "chain");
+    for (uint32_t i = 0; i < 3; i++) {
+        struct rig_host h;
+        rig_host(&h, i, "");
+        h.i.labels = labels[i];
+        h.i.n_labels = n_labels[i];
+        rig_put(&r, &h);
+    }
+    rig_refresh(&r);
+    assert_int_equal(sched_pool_members(r.pool), 3);
+    const struct sched_pool_options o = {
+        .mem = &r.mem, .policy = &r.policy, .queue = &r.queue, .labels = want, .n_labels = 2};
+    assert_int_equal(sched_pool_new(&o, &pool), 0);
+    assert_int_equal(sched_pool_refresh(pool, r.snapshot, RIG_MODEL), 0);
+    assert_int_equal(sched_pool_members(pool), 1);
+    assert_true(sched_pool_has(pool, 2, 1));
+    sched_pool_free(pool);
+    /* Of a pool of any model likewise. */
+    assert_int_equal(sched_pool_new(&o, &pool), 0);
+    assert_int_equal(sched_pool_refresh(pool, r.snapshot, slice_of(NULL, 0)), 0);
+    assert_int_equal(sched_pool_members(pool), 1);
+    sched_pool_free(pool);
+    rig_close(&r);
+}
+
 static void order_is_class_tenant_deadline_arrival(void **state)
 {
     (void)state;
@@ -273,7 +310,7 @@ static void members_of_any_model(void **state)
     rig_put(&r, &h);
     rig_refresh(&r);
     assert_int_equal(sched_pool_members(r.pool), 1);
-    struct sched_pool_options po = {&r.mem, &r.policy, &r.queue};
+    struct sched_pool_options po = {.mem = &r.mem, .policy = &r.policy, .queue = &r.queue};
     assert_int_equal(sched_pool_new(&po, &any), 0);
     assert_int_equal(sched_pool_refresh(any, r.snapshot, (struct slice){NULL, 0}), 0);
     assert_int_equal(sched_pool_members(any), 2);
@@ -316,7 +353,7 @@ static void no_memory_leaves_the_pool_as_it_was(void **state)
     struct sched_pool_options po;
 
     rig_open(&r, "chain");
-    po = (struct sched_pool_options){&r.mem, &r.policy, &r.queue};
+    po = (struct sched_pool_options){.mem = &r.mem, .policy = &r.policy, .queue = &r.queue};
     int rc = WEIR_E_NOMEM;
     for (long n = 1; rc; n++) {
         long live = r.heap.live;
@@ -383,6 +420,7 @@ static void the_hot_path_does_not_allocate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pool_with_labels_has_only_members_that_have_them),
         cmocka_unit_test(order_is_class_tenant_deadline_arrival),
         cmocka_unit_test(ageing_ends_starvation),
         cmocka_unit_test(nobody_jumps_the_queue_but_the_unfitting_do_not_block),
