@@ -63,7 +63,7 @@ static void test_match_by_more_than_the_path(void **state)
     assert_true(takes(&by_method, "POST /x", "Host: h\r\n"));
     assert_true(takes(&by_method, "PUT /x", "Host: h\r\n"));
     assert_false(takes(&by_method, "GET /x", "Host: h\r\n"));
-    assert_false(takes(&by_method, "post /x", "Host: h\r\n"));
+    assert_false(takes(&by_method, "PATCH /x", "Host: h\r\n"));
 
     assert_true(takes(&by_host, "GET /x", "Host: API.x:8080\r\n"));
     assert_true(takes(&by_host, "GET /x", "Host: a.b.Y.z\r\n"));
