@@ -547,6 +547,132 @@ def test_a_longer_head_is_taken_on_a_connection_from_before(start_weir, upstream
     c.close()
 
 
+def test_a_thousand_reloads_leave_nothing_behind(start_weir, upstream):
+    """Also while a request from the first one is under way: only its own configuration is kept."""
+    behaviour, opened = h.gate()
+    a = upstream(behaviour, name="a")
+    weir = start_weir(config(a))
+    weir.wait_up(a)
+    old = h.RawClient(weir.data)
+    old.request(body={"model": "m"})
+    a.wait_hits(1)
+
+    def resident():
+        with open(f"/proc/{weir.pid}/status", encoding="utf-8") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS:"))
+
+    def many(n):
+        for i in range(n):
+            apply(weir, config(a, models={f"model-{k}": {"aliases": [f"alias-{k}"]} for k in range(300)},
+                               limits={"body": f"{i + 1}MiB"}))
+
+    many(200)
+    before = resident(), len(os.listdir(f"/proc/{weir.pid}/fd"))
+    many(800)                                       # a configuration of this size takes some 100 KiB
+    if h.SLOW == 1:                                 # sanitizers keep what was freed
+        assert resident() < before[0] + 16 * 1024
+    assert len(os.listdir(f"/proc/{weir.pid}/fd")) <= before[1]
+    opened.set()
+    assert old.response().status == 200
+    old.close()
+
+
+def test_aliases_and_the_default_model_follow(start_weir, upstream):
+    a, b = upstream(name="a", models=("m",)), upstream(name="b", models=("n",))
+    two = [{"type": "static", "endpoints": [{"url": a.url, "models": ["m"]}, {"url": b.url, "models": ["n"]}]}]
+    weir = start_weir({"health": QUIET, "discovery": two})
+    for u in (a, b):
+        weir.wait_up(u)
+    assert weir.chat(model="gpt").error() == (404, "model_not_found")
+    assert weir.chat(model=None).error() == (400, "model_required")
+    new = {"health": QUIET, "discovery": two, "models": {"n": {"aliases": ["gpt"]}}, "routes": [{"default_model": "m"}]}
+    apply(weir, new)
+    assert weir.chat(model="gpt").header("x-worker") == "b" and b.requests[-1].json()["model"] == "n"
+    assert weir.chat(model=None).header("x-worker") == "a"
+    assert [m["id"] for m in weir.http("GET", "/v1/models").json()["data"]] == ["gpt", "m", "n"]
+    apply(weir, {**new, "models": {"m": {"aliases": ["gpt"]}}, "routes": [{"default_model": "n"}]})
+    assert weir.chat(model="gpt").header("x-worker") == "a"
+    assert weir.chat(model=None).header("x-worker") == "b"
+
+
+def test_fewer_connections_let_nobody_new_in_and_throw_nobody_out(start_weir, upstream):
+    a = upstream(name="a")
+    weir = start_weir(config(a))
+    weir.wait_up(a)
+    clients = [h.RawClient(weir.data) for _ in range(9)]
+    for c in clients:
+        c.request(body={"model": "m"})
+        assert c.response().status == 200
+    apply(weir, config(a, limits={"connections": 8}))
+    new = h.RawClient(weir.data)
+    new.request(body={"model": "m"})
+    assert new.response().error() == (503, "overloaded")
+    for c in clients:
+        c.request(body={"model": "m"})
+        assert c.response().status == 200
+    apply(weir, config(a, limits={"connections": 100}))
+    assert weir.chat().status == 200
+    for c in (new, *clients):
+        c.close()
+
+
+def test_the_decision_log_follows(start_weir, upstream):
+    a = upstream(name="a")
+    weir = start_weir(config(a, decisions={"sample": "0/s"}))
+    weir.wait_up(a)
+
+    def logged():
+        return len(weir.admin_http("GET", "/api/v1/decisions").json()["decisions"])
+
+    assert weir.chat().status == 200 and logged() == 0
+    apply(weir, config(a, decisions={"sample": "1000/s"}))
+    assert weir.chat().status == 200 and logged() == 1
+
+
+def test_without_a_file_sighup_goes_back_to_the_flags(start_weir, upstream):
+    a = upstream(name="a")
+    weir = start_weir(args=["--worker-urls", a.url])
+    weir.wait_up(a)
+    apply(weir, json.dumps({"limits": {"body": "1KiB"}}))
+    assert weir.chat(padding="x" * 2048).error() == (413, "body_too_large")
+    assert hup(weir) == (2, 0)
+    assert weir.chat(padding="x" * 2048).status == 200
+
+
+def test_what_was_added_by_hand_or_registered_stays(start_weir, upstream):
+    a, b, c = upstream(name="a"), upstream(name="b"), upstream(name="c")
+    weir = start_weir(config(a))
+    weir.wait_up(a)
+    weir.register(b)
+    assert weir.admin_http("POST", "/workers", {"url": c.url, "model_id": "m"}).status == 200
+    weir.wait_up(c)
+    weir.admin_http("POST", f"/api/v1/endpoints/127.0.0.1:{c.port}/drain")
+    apply(weir, {"health": QUIET, "limits": {"body": "1MiB"}})
+    assert endpoint(weir, a) is None
+    assert endpoint(weir, c)["draining"] is True
+    assert {weir.chat().header("x-worker") for _ in range(4)} == {"b"}
+
+
+def test_whoever_is_in_the_backlog_of_a_listener_that_goes_is_served(keeper, upstream, tmp_path):
+    a = upstream(name="a")
+    kept, old = free_port(), free_port()
+    weir = start_on(keeper, config(a), tmp_path, kept)
+    weir.wait_line("is up")
+    conf = {**config(a), "threads": 2}
+    apply(weir, {**conf, **listen_on(kept, old)})
+    weir.kill(signal.SIGSTOP)
+    waiting = [h.RawClient(("127.0.0.1", port)) for port in (old, kept) for _ in range(8)]
+    for c in waiting:
+        c.request(body={"model": "m"})
+    write(weir, {**conf, **listen_on(kept)})
+    weir.kill(signal.SIGHUP)
+    weir.kill(signal.SIGCONT)
+    assert [c.response().status for c in waiting] == [200] * 16
+    weir.wait_line("configuration taken over from SIGHUP")
+    for c in waiting:
+        c.close()
+
+
 # logs ------------------------------------------------------------------------------------------------------------
 
 
