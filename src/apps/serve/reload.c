@@ -331,6 +331,8 @@ int serve_reload(struct serve *s, struct slice text, struct buf *out)
         tell(s, text, WEIR_E_FULL, out);
         return WEIR_E_FULL;
     }
+    /* Reloads in quick succession: what the last one left is not kept until the timer looks. */
+    proxy_reclaim(s->proxy, on_unused, s);
     rc = load(s, text, &a, out);
     if (rc == 0)
         rc = try_it(s, &a, out);
