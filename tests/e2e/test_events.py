@@ -96,6 +96,26 @@ def test_a_breaker_ejects_and_readmits(start_weir, upstream):
     follower.close()
 
 
+def test_a_source_that_fails_and_comes_back(start_weir, upstream, tmp_path):
+    a = upstream(name="a")
+    path = tmp_path / "endpoints.yaml"
+    path.write_text(json.dumps({"endpoints": [{"url": a.url, "models": ["m"]}]}))
+    conf = {"health": QUIET, "discovery": [{"type": "file", "name": "mine", "path": str(path), "interval": "10ms"}]}
+    weir = start_weir(conf)
+    weir.wait_up(a)
+    follower = Events(weir)
+    path.write_text("endpoints: nonsense")
+    type, data = follower.next()
+    assert type == "source_failed" and data["source"] == "mine" and str(path) in data["why"]
+    apply(weir, json.dumps({**conf, "limits": {"body": "1MiB"}}))    # the old configuration, with its texts, is freed
+    assert follower.next()[0] == "config_reloaded"
+    path.write_text(json.dumps({"endpoints": [{"url": a.url, "models": ["m"]}]}))
+    assert follower.next() == ("source_ok", {"source": "mine"})
+    assert weir.metrics().value("weir_endpoints", source="mine", state="up") == 1
+    assert weir.chat().header("x-worker") == "a"
+    follower.close()
+
+
 def test_one_who_comes_back_misses_nothing_or_is_told(start_weir, upstream):
     a = upstream(name="a")
     weir = start_weir(config(a))

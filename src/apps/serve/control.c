@@ -135,27 +135,11 @@ static void settle_synced(struct control *c)
     }
 }
 
-/* Who follows the events learns which source has told all it has. */
-static void tell_ok(struct control *c, uint16_t source)
-{
-    char text[512];
-    struct buf b = {.p = text, .cap = sizeof(text), .max = sizeof(text)};
-
-    if (c->ok[source])
-        return;
-    c->ok[source] = true;
-    buf_put_str(&b, "{\"source\":");
-    buf_put_json(&b, c->sources[source].name);
-    buf_put_char(&b, '}');
-    admin_event(c->admin, "source_ok", buf_slice(&b));
-}
-
 static void on_synced(void *ctx, uint16_t source)
 {
     struct control *c = ctx;
 
-    tell_ok(c, source);
-
+    control_source_is(c, source, true, NULL);
     c->told[source] = true;
     schedule_build(c, source);
     if (!loop_timer_active(&c->build))
@@ -243,6 +227,7 @@ static void on_watch(struct loop_timer *t)
             proxy_offer(c->proxy, cell);
     }
     changes_look(&c->changes, s, now, c->admin);
+    control_look_at_sources(c);
     panic_watch(&c->panic, s, c->conf->health.panic_percent, now);
     loop_timer_set(c->loop, t, now + WATCH_NS);
 }
@@ -461,6 +446,7 @@ void control_reload(struct control *c, const struct conf *conf)
     struct slice *known = models ? known_models(conf) : NULL;
 
     c->conf = conf;
+    control_name_sources(c, conf);
     fleet_set_health_rules(c->fleet, &rules);
     if (models && (!known || fleet_set_known_models(c->fleet, known, conf->routing.n_models) != 0))
         log_error("control", "out of memory: the list of known models stays as it was");

@@ -29,6 +29,8 @@ enum {
     CONTROL_WHY_TEXT = 120
 };
 
+enum control_source_state { SOURCE_SILENT, SOURCE_OK, SOURCE_FAILED };
+
 /** Why the last check of an endpoint failed; "" when it passed. */
 struct control_note {
     uint32_t generation;
@@ -48,7 +50,7 @@ struct control {
     struct metrics_source sources[CONTROL_SOURCES_MAX];
     struct discovery *running[CONTROL_CONFIG_SOURCES]; /**< those that are not static */
     uint64_t pending_since_ns[CONTROL_SOURCES_MAX];    /**< first unpublished word; 0 = none */
-    bool ok[CONTROL_SOURCES_MAX];                      /**< has told all it has, ever */
+    enum control_source_state source_state[CONTROL_SOURCES_MAX]; /**< as the events have it */
     bool told[CONTROL_SOURCES_MAX]; /**< said that it has synced, but the fleet was not told yet */
     uint16_t n_sources;
     uint16_t source_registry,
@@ -81,6 +83,12 @@ void control_tell_sources(struct control *c, const struct conf *conf);
 void control_drop_sources(struct control *c, const struct conf *before, const struct conf *now);
 /** Stop them: nobody is told any more. */
 void control_end_sources(struct control *c);
+/** Names and numbers of the config's sources for metrics and events; names are the configuration's. */
+void control_name_sources(struct control *c, const struct conf *conf);
+/** Tell those who follow the events when that is news. @param why NULL: nothing to say. */
+void control_source_is(struct control *c, uint16_t source, bool ok, const char *why);
+/** Which of them work, by their numbers. */
+void control_look_at_sources(struct control *c);
 /** Another configuration: models, health. Endpoints that did not change keep all that is known of them. */
 void control_reload(struct control *c, const struct conf *conf);
 /** Publish what changed now, not in up to 20 ms: what an operator did is in force when the answer is sent. */

@@ -284,8 +284,9 @@ static int try_it(struct serve *s, struct attempt *a, struct buf *out)
         if (rc == WEIR_E_IO)
             return complain_listen(&o, bound, out);
         if (rc == WEIR_E_FULL)
-            buf_put_str(out, "too many: routes that this process has seen, or listeners of the last "
-                             "reload that are still being closed; try again, or restart\n");
+            buf_put_str(out,
+                        "too many: routes that this process has seen, or listeners of the last "
+                        "reload that are still being closed; try again, or restart\n");
         return rc;
     }
     referred_use_access(s, &a->referred);

@@ -2,6 +2,7 @@
 /** @file The sources of the configuration: static lists are told by hand, all others run by themselves. */
 #include "apps/serve/control.h"
 #include "discovery/static.h"
+#include "loop/alloc.h"
 #include "loop/log.h"
 
 static bool runs(const struct conf *conf, uint32_t i)
@@ -30,7 +31,10 @@ static void name_sources(struct control *c, const struct conf *conf)
         c->sources[i].name = i < conf->n_sources ? conf->sources[i].name : (struct slice){NULL, 0};
         c->sources[i].stats = NULL;
         /* A place without a source has nothing to tell. */
-        if (i >= conf->n_sources && c->fleet)
+        if (i < conf->n_sources)
+            continue;
+        c->source_state[i] = SOURCE_SILENT;
+        if (c->fleet)
             fleet_synced(c->fleet, (uint16_t)i);
     }
 }
@@ -52,6 +56,44 @@ static void show_stats(struct control *c)
 {
     for (uint32_t i = 0; i < CONTROL_CONFIG_SOURCES; i++)
         c->sources[i].stats = c->running[i] ? discovery_stats(c->running[i]) : NULL;
+}
+
+void control_name_sources(struct control *c, const struct conf *conf)
+{
+    name_sources(c, conf);
+    show_stats(c);
+}
+
+void control_source_is(struct control *c, uint16_t source, bool ok, const char *why)
+{
+    enum control_source_state state = ok ? SOURCE_OK : SOURCE_FAILED;
+    struct buf b;
+
+    if (c->source_state[source] == state)
+        return;
+    c->source_state[source] = state;
+    buf_init(&b, loop_mem(), 4096);
+    buf_put_str(&b, "{\"source\":");
+    buf_put_json(&b, c->sources[source].name);
+    if (why) {
+        buf_put_str(&b, ",\"why\":");
+        buf_put_json(&b, slice_str(why));
+    }
+    buf_put_char(&b, '}');
+    if (!b.err)
+        admin_event(c->admin, ok ? "source_ok" : "source_failed", buf_slice(&b));
+    buf_fini(&b);
+}
+
+void control_look_at_sources(struct control *c)
+{
+    for (uint16_t i = 0; i < CONTROL_CONFIG_SOURCES; i++) {
+        const struct source_stats *s = c->sources[i].stats;
+        if (s && s->up)
+            control_source_is(c, i, true, NULL);
+        else if (s && s->errors)
+            control_source_is(c, i, false, s->why);
+    }
 }
 
 void control_tell_sources(struct control *c, const struct conf *conf)
