@@ -101,11 +101,12 @@ pool_new(struct proxy *p, const struct plan *n, const struct route *r, struct sl
     atomic_init(&pool->kv_bytes_per_token, kv_bytes(n->routing, model));
     if (sched_pool_new(&o, &pool->sched) != 0)
         goto out;
+    pool->series =
+        series_of(p, t, model); /* before it stands in the map, where it would find itself */
     if (map_put(&t->pools, key_of(pool->model), pool) != 0) {
         sched_pool_free(pool->sched);
         goto out;
     }
-    pool->series = series_of(p, t, model);
     pthread_mutexattr_t attr;
     pthread_mutexattr_init(&attr);
     /* Held for about a microsecond: spin before sleeping. */

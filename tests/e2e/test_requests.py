@@ -229,6 +229,7 @@ def test_h7_expect_100_continue(start_weir, upstream, client, how, who):
         assert c.head()[0] == 100
         c.send(body)
     elif how == "ignores it":
+        h.wait_until(lambda: seen, "the worker to have the head alone")
         c.send(body)                        # as clients do after a while
     r = c.response()
     if how == "refuses":
@@ -409,7 +410,7 @@ def test_trailers_end_here_and_the_body_is_whole(weir, upstream, client):
     def work(conn, request):
         conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")
         conn.send_chunk(request.body)
-        conn.send("0\r\nX-Sum: 1\r\nContent-Length: 5\r\n\r\n")
+        conn.send("0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\n\r\n")
 
     up = upstream(work)
     weir.register(up)
