@@ -7,6 +7,7 @@
 #include "apps/check/check.h"
 #include "apps/explain/explain.h"
 #include "apps/serve/serve.h"
+#include "apps/sim/sim.h"
 #include "apps/worker/worker.h"
 
 static const struct command {
@@ -17,6 +18,7 @@ static const struct command {
     {"serve", serve_main, "the gateway, with its embedded registry and admin API"},
     {"agent", agent_main, "beside an inference server: registers it, reports its GPUs and load"},
     {"worker", worker_main, "an emulated inference server"},
+    {"sim", sim_main, "replay a trace through the scheduler onto emulated servers"},
     {"explain", explain_main, "ask a running gateway who would get a request, and why"},
     {"check", check_main, "check a configuration file"},
 };

@@ -41,6 +41,13 @@ struct engine {
     uint64_t kick_ns; /* idle, and work arrived: begin a step then */
     uint32_t step_batch;
 
+    /* Quiet mode: the step under way and `ahead` more are nothing but one token for each of the same requests, and
+     * nobody ends before the last. `behind` of them are over and not yet written into the requests. */
+    bool quiet;
+    uint32_t ahead;
+    uint32_t behind;
+    uint64_t context; /* of the step under way */
+
     struct engine_meter busy;
     struct engine_meter tokens;
     struct engine_stats totals;
@@ -80,6 +87,7 @@ int engine_new(const struct mem *mem, const struct engine_config *config, struct
     e->now_ns = config->start_ns;
     e->ready_ns = config->start_ns + config->load_ns;
     e->slowdown = 1;
+    e->quiet = config->quiet;
     e->kick_ns = ENGINE_NEVER;
     list_init(&e->waiting);
     list_init(&e->running);
@@ -170,6 +178,7 @@ int engine_submit(struct engine *e, uint64_t now_ns, struct engine_request *r)
     list_init(&r->node);
     list_add(&e->waiting, &r->node);
     e->n_waiting++;
+    e->ahead = 0; /* the next step may have it */
     kick(e, e->now_ns);
     return 0;
 }
@@ -185,10 +194,27 @@ static void leave(struct engine *e, struct engine_request *r)
     r->place = ENGINE_OUT;
 }
 
+/* What the steps that were run through at once did to the requests. */
+static void catch_up(struct engine *e)
+{
+    if (e->behind == 0)
+        return;
+    for (struct list *at = e->running.next; at != &e->running; at = at->next) {
+        struct engine_request *r = container_of(at, struct engine_request, node);
+        r->generated += e->behind;
+        r->computed += e->behind;
+        r->held += e->behind;
+    }
+    e->behind = 0;
+}
+
 void engine_cancel(struct engine *e, struct engine_request *r)
 {
-    if (r->place != ENGINE_OUT)
-        leave(e, r);
+    if (r->place == ENGINE_OUT)
+        return;
+    catch_up(e);
+    e->ahead = 0;
+    leave(e, r);
 }
 
 /* Blocks that lie wholly in the prompt; a caller may name more than it has tokens for. */
@@ -223,7 +249,10 @@ struct batch {
     uint32_t budget;
     uint64_t new_tokens;
     uint64_t context;
+    uint64_t extra_ns;
     uint32_t n;
+    uint32_t n_decoding;
+    uint32_t shortest; /* tokens to go of the decoding one that ends first, this step's included */
 };
 
 static void schedule(struct batch *b, struct engine_request *r)
@@ -234,8 +263,11 @@ static void schedule(struct batch *b, struct engine_request *r)
     b->budget -= r->step_tokens;
     b->new_tokens += r->step_tokens;
     b->n += r->step_tokens > 0;
-    if (r->generated && need == 1 && r->step_tokens)
+    if (r->generated && need == 1 && r->step_tokens) {
         b->context += target_of(r);
+        b->n_decoding++;
+        b->shortest = MIN(b->shortest, r->output_tokens - r->generated);
+    }
 }
 
 /* KV for the next token, at the cost of the newest if need be. @return false when r itself had to go. */
@@ -284,9 +316,23 @@ static bool admit(struct engine *e, struct engine_request *r, uint64_t now_ns)
     return true;
 }
 
+static uint64_t slowed(const struct engine *e, uint64_t length)
+{
+    if (e->slowdown < 1 || e->slowdown > 1)
+        length = (uint64_t)((double)length * e->slowdown + 0.5);
+    return MAX(length, 1);
+}
+
+/* Length of the step after the one under way, when that is one more token for the same. */
+static uint64_t next_length(const struct engine *e)
+{
+    return slowed(
+        e, engine_step_ns(&e->profile, e->step_batch, e->context + e->step_batch, e->step_batch));
+}
+
 static void begin_step(struct engine *e, uint64_t now_ns)
 {
-    struct batch b = {.budget = e->max_batched_tokens};
+    struct batch b = {.budget = e->max_batched_tokens, .shortest = UINT32_MAX};
 
     e->kick_ns = ENGINE_NEVER;
     /* A preemption takes from the end only, never what was scheduled before. */
@@ -302,19 +348,26 @@ static void begin_step(struct engine *e, uint64_t now_ns)
         if (!admit(e, r, now_ns))
             break;
         schedule(&b, r);
+        if (r->preemptions == 0)
+            b.extra_ns += r->extra_ns;
     }
     if (b.n == 0) {
         BUG_ON(e->n_waiting + e->n_running > 0);
         return;
     }
-    uint64_t length = engine_step_ns(&e->profile, b.new_tokens, b.context, b.n);
-    if (e->slowdown < 1 || e->slowdown > 1)
-        length = (uint64_t)((double)length * e->slowdown + 0.5);
+    uint64_t length =
+        slowed(e, engine_step_ns(&e->profile, b.new_tokens, b.context, b.n) + b.extra_ns);
     e->in_step = true;
     e->step_start_ns = now_ns;
-    e->step_end_ns = now_ns + MAX(length, 1);
+    e->step_end_ns = now_ns + length;
     e->step_batch = b.n;
+    e->context = b.context;
     e->totals.steps++;
+    /* Who could not be admitted now cannot be while memory only gets scarcer. */
+    if (e->quiet && b.n == b.n_decoding && b.n == e->n_running) {
+        uint64_t room = (e->kv_capacity - kv_used(e)) / b.n;
+        e->ahead = (uint32_t)MIN(b.shortest - 1, room);
+    }
 }
 
 /* Prompt blocks that are whole now become common property. */
@@ -356,7 +409,36 @@ static void progress_one(struct engine *e,
     bool finished = r->generated >= r->output_tokens;
     if (finished)
         leave(e, r);
-    progress(ctx, r, at_ns, finished);
+    if (!e->quiet || finished || r->generated == 1)
+        progress(ctx, r, at_ns, finished);
+}
+
+/* Statistics of a step that is over. */
+static void account(struct engine *e)
+{
+    e->totals.busy_ns += e->step_end_ns - e->step_start_ns;
+    engine_meter_add_interval(&e->busy, e->step_start_ns, e->step_end_ns);
+}
+
+/* The steps up to now in which nothing but one token for everybody happens; the last of them stays under way. */
+static void run_through(struct engine *e, uint64_t now_ns)
+{
+    uint32_t n = e->step_batch;
+
+    while (e->ahead > 0 && e->step_end_ns <= now_ns) {
+        account(e);
+        e->totals.generation_tokens += n;
+        engine_meter_add(&e->tokens, e->step_end_ns, n);
+        uint64_t length = next_length(e);
+        e->kv_held += n;
+        kv_settle(e);
+        e->context += n;
+        e->step_start_ns = e->step_end_ns;
+        e->step_end_ns += length;
+        e->totals.steps++;
+        e->ahead--;
+        e->behind++;
+    }
 }
 
 static void end_step(struct engine *e, engine_progress_fn progress, void *ctx)
@@ -364,10 +446,10 @@ static void end_step(struct engine *e, engine_progress_fn progress, void *ctx)
     uint64_t at_ns = e->step_end_ns;
     struct list todo;
 
+    account(e);
+    catch_up(e);
     e->in_step = false;
     e->step_batch = 0;
-    e->totals.busy_ns += at_ns - e->step_start_ns;
-    engine_meter_add_interval(&e->busy, e->step_start_ns, at_ns);
     /* Taken one by one off a list of their own, so that a callback may cancel any of them. */
     list_init(&todo);
     list_add(&e->running, &todo);
@@ -383,14 +465,21 @@ static void end_step(struct engine *e, engine_progress_fn progress, void *ctx)
 
 uint64_t engine_next_event(const struct engine *e)
 {
-    return e->in_step ? e->step_end_ns : e->kick_ns;
+    if (!e->in_step)
+        return e->kick_ns;
+    /* Steps get no shorter while contexts grow. */
+    return e->step_end_ns + (e->ahead ? e->ahead * next_length(e) : 0);
 }
 
 void engine_advance(struct engine *e, uint64_t now_ns, engine_progress_fn progress, void *ctx)
 {
     BUG_ON(e->advancing);
     e->advancing = true;
-    for (uint64_t at_ns; (at_ns = engine_next_event(e)) <= now_ns && at_ns != ENGINE_NEVER;) {
+    for (;;) {
+        run_through(e, now_ns);
+        uint64_t at_ns = e->in_step ? e->step_end_ns : e->kick_ns;
+        if (at_ns > now_ns || at_ns == ENGINE_NEVER)
+            break;
         e->now_ns = MAX(e->now_ns, at_ns);
         if (e->in_step)
             end_step(e, progress, ctx);

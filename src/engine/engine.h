@@ -4,8 +4,8 @@
  * deterministic: time comes in as nanoseconds of any clock that starts anywhere, and nothing is drawn at random.
  *
  * One step computes one new token of every decoding request and chunks of prompts, at most max_batched_tokens T:
- *     step_ms = floor + b * max(0, T - 128) + k * C / 1000 + c * B
- * with C context tokens of the decoding requests and B requests in the step. The requests of a step are fixed when it
+ *     step_ms = floor + b * max(0, T - 128) + k * C / 1000 + c * B + extra
+ * with C context tokens of the decoding requests, B requests in the step and the extra work of those it admits. The requests of a step are fixed when it
  * begins; its tokens appear when it ends. Scheduling is that of vLLM V1: running requests first, then the waiting ones
  * in order of arrival while sequences, tokens and KV memory allow; KV for the whole prompt is taken at admission, one
  * token more per decode; when memory runs out the newest running request is thrown back to the head of the queue and
@@ -41,6 +41,9 @@ struct engine_config {
     uint64_t start_ns;  /**< when it was started */
     uint64_t load_ns;   /**< requests wait for this long after the start */
     uint64_t window_ns; /**< over which utilization and rate are averaged; 0 = 1 s */
+    /** Progress is told of first tokens and ends only, and steps without news between are run through at once: a
+     * simulator's need. Times and statistics are the same to the nanosecond. */
+    bool quiet;
 };
 
 enum engine_place {
@@ -55,6 +58,9 @@ struct engine_request {
     uint32_t prompt_tokens; /**< at least 1 */
     uint32_t output_tokens; /**< exactly so many are generated; 0 = prompt only (embeddings) */
     uint32_t n_blocks;
+    uint64_t
+        extra_ns; /**< fixed work in the step that admits it, at full speed: an image's encoder, or all the work of
+                            a server of fixed costs (a profile with a floor and nothing else) */
     const uint64_t
         *blocks; /**< prefix chain hashes of its whole blocks; borrowed while in the engine */
     void *user;
@@ -128,7 +134,7 @@ int engine_submit(struct engine *e, uint64_t now_ns, struct engine_request *r) M
 /** Take a request out, wherever it is; its KV is free at once, its computed prompt blocks stay cached. Harmless when out. */
 void engine_cancel(struct engine *e, struct engine_request *r);
 
-/** When engine_advance() has something to do next; ENGINE_NEVER when idle. */
+/** When engine_advance() has something to do next, or in quiet mode a time not after that; ENGINE_NEVER when idle. */
 uint64_t engine_next_event(const struct engine *e);
 
 /** Live through everything up to now_ns. Must not be called from a progress callback. */

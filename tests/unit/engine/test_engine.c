@@ -573,9 +573,164 @@ static void nothing_is_lost_under_random_load(void **state)
     rig_end(&rig);
 }
 
+/* --- quiet mode --- */
+
+enum { QUIET_REQUESTS = 300 };
+
+struct twin {
+    struct engine *e;
+    struct engine_request r[QUIET_REQUESTS];
+    uint64_t first[QUIET_REQUESTS], end[QUIET_REQUESTS];
+    unsigned calls;
+};
+
+static void on_twin(void *ctx, struct engine_request *r, uint64_t at_ns, bool finished)
+{
+    struct twin *t = ctx;
+    size_t i = (size_t)(r - t->r);
+
+    t->calls++;
+    if (t->first[i] == 0)
+        t->first[i] = at_ns;
+    if (finished)
+        t->end[i] = at_ns;
+}
+
+static void both_say_the_same(struct twin *loud, struct twin *quiet, uint64_t now_ns)
+{
+    struct engine_stats a;
+    struct engine_stats b;
+
+    engine_advance(loud->e, now_ns, on_twin, loud);
+    engine_advance(quiet->e, now_ns, on_twin, quiet);
+    engine_read_stats(loud->e, now_ns, &a);
+    engine_read_stats(quiet->e, now_ns, &b);
+    assert_int_equal(a.running, b.running);
+    assert_int_equal(a.waiting, b.waiting);
+    assert_int_equal(a.batch, b.batch);
+    assert_int_equal(a.kv_used, b.kv_used);
+    assert_int_equal(a.kv_cached, b.kv_cached);
+    assert_int_equal(a.prefix_queries, b.prefix_queries);
+    assert_int_equal(a.prefix_hits, b.prefix_hits);
+    assert_int_equal(a.preemptions, b.preemptions);
+    assert_int_equal(a.prompt_tokens, b.prompt_tokens);
+    assert_int_equal(a.generation_tokens, b.generation_tokens);
+    assert_int_equal(a.steps, b.steps);
+    assert_int_equal(a.busy_ns, b.busy_ns);
+    assert_true(a.utilization == b.utilization);
+    assert_true(a.tokens_per_s == b.tokens_per_s);
+}
+
+static void twins_live(uint64_t seed, struct twin *loud, struct twin *quiet)
+{
+    struct test_heap heap = {0};
+    struct mem mem = test_heap_mem(&heap);
+    struct prng prng = {seed};
+    static uint64_t blocks[QUIET_REQUESTS][8];
+    struct engine_config config = {
+        .profile = round_profile,
+        .kv_tokens = 6000 + prng_below(&prng, 6000),
+        .max_num_seqs = 2 + (uint32_t)prng_below(&prng, 20),
+        .max_batched_tokens = 700,
+        .max_model_len = 6000,
+    };
+    uint64_t now = 1;
+
+    memset(loud, 0, sizeof(*loud));
+    memset(quiet, 0, sizeof(*quiet));
+    assert_int_equal(engine_new(&mem, &config, &loud->e), 0);
+    config.quiet = true;
+    assert_int_equal(engine_new(&mem, &config, &quiet->e), 0);
+    for (size_t i = 0; i < QUIET_REQUESTS; i++) {
+        now += prng_below(&prng, 1000 * MS);
+        both_say_the_same(loud, quiet, now);
+        if (prng_below(&prng, 8) == 0) {
+            double factor = prng_below(&prng, 2) ? 0.5 : 1.7;
+            engine_set_slowdown(loud->e, factor);
+            engine_set_slowdown(quiet->e, factor);
+        }
+        if (i > 3 && prng_below(&prng, 8) == 0) {
+            size_t victim = i - 1 - prng_below(&prng, 3);
+            engine_cancel(loud->e, &loud->r[victim]);
+            engine_cancel(quiet->e, &quiet->r[victim]);
+        }
+        uint64_t family = prng_below(&prng, 10);
+        for (uint64_t k = 0; k < 8; k++)
+            blocks[i][k] = hash_pair(family, k);
+        loud->r[i] = (struct engine_request){
+            .prompt_tokens = 1 + (uint32_t)prng_below(&prng, 3000),
+            .output_tokens = (uint32_t)prng_below(&prng, 400),
+            .n_blocks = 8,
+            .blocks = blocks[i],
+            .extra_ns = prng_below(&prng, 4) ? 0 : 7 * MS,
+        };
+        quiet->r[i] = loud->r[i];
+        assert_int_equal(engine_submit(loud->e, now, &loud->r[i]), 0);
+        assert_int_equal(engine_submit(quiet->e, now, &quiet->r[i]), 0);
+    }
+    while (engine_next_event(loud->e) != ENGINE_NEVER) {
+        uint64_t next = engine_next_event(quiet->e);
+        assert_true(next != ENGINE_NEVER);
+        both_say_the_same(loud, quiet, MAX(next, now));
+    }
+    assert_int_equal(engine_next_event(quiet->e), ENGINE_NEVER);
+    engine_free(loud->e);
+    engine_free(quiet->e);
+    assert_int_equal(heap.live, 0);
+}
+
+static void quiet_mode_changes_nothing_but_the_calls(void **state)
+{
+    (void)state;
+    static struct twin loud;
+    static struct twin quiet;
+    uint64_t preempted = 0;
+
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        twins_live(seed, &loud, &quiet);
+        for (size_t i = 0; i < QUIET_REQUESTS; i++) {
+            assert_int_equal(loud.first[i], quiet.first[i]);
+            assert_int_equal(loud.end[i], quiet.end[i]);
+            assert_int_equal(loud.r[i].generated, quiet.r[i].generated);
+            assert_int_equal(loud.r[i].cached_tokens, quiet.r[i].cached_tokens);
+            preempted += loud.r[i].preemptions;
+        }
+        assert_true(quiet.calls < loud.calls / 10);
+        assert_true(quiet.calls <= 2 * QUIET_REQUESTS);
+    }
+    assert_true(preempted > 100);
+}
+
+static void fixed_work_is_paid_once_at_admission(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct engine_profile fixed = {.name = "fixed",
+                                   .gpu_type = "FIXED",
+                                   .floor_ms = 2,
+                                   .kv_tokens = 5000,
+                                   .max_model_len = 5000};
+    rig_start(&rig, &(struct engine_config){.profile = fixed, .max_num_seqs = 2});
+    engine_set_slowdown(rig.e, 0.5);
+    struct engine_request r[3];
+    for (size_t i = 0; i < ARRAY_LEN(r); i++) {
+        r[i] = (struct engine_request){.prompt_tokens = 100, .extra_ns = (i + 1) * 10 * MS};
+        assert_int_equal(engine_submit(rig.e, 0, &r[i]), 0);
+    }
+    run_out(&rig);
+    /* Two in a batch, then the third, at double speed: (2 + 10 + 20) / 2, (2 + 30) / 2. */
+    assert_int_equal(rig.times[0], 16 * MS);
+    assert_int_equal(rig.times[1], 16 * MS);
+    assert_int_equal(rig.times[2], 32 * MS);
+    assert_int_equal(rig.finished, 3);
+    rig_end(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quiet_mode_changes_nothing_but_the_calls),
+        cmocka_unit_test(fixed_work_is_paid_once_at_admission),
         cmocka_unit_test(one_request_takes_exactly_its_steps),
         cmocka_unit_test(requests_of_one_moment_share_a_step),
         cmocka_unit_test(a_late_request_joins_at_the_next_step),
