@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "apps/sim/fleet.h"
-#include "apps/sim/trace.h"
+#include "apps/sim/trace_codec.h"
 #include "model/error_t.h"
 #include "model/policy_t.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "apps/sim/trace.h"
+#include "apps/sim/trace_codec.h"
 
 #include "base/bug.h"
 #include "base/prng.h"

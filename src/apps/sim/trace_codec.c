@@ -8,7 +8,7 @@
  * A Mooncake id stands for a block of deterministic text, so that its prefix names are those which a gateway computes
  * from the prompt that bench/fidelity.py sends.
  */
-#include "apps/sim/trace.h"
+#include "apps/sim/trace_codec.h"
 #include "base/bug.h"
 #include "base/hash.h"
 #include "base/num.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file Traces of requests: who came when and wanted what. Made from a file (trace_codec.c) or drawn (workload.c). */
-#ifndef WEIR_APPS_SIM_TRACE_H
-#define WEIR_APPS_SIM_TRACE_H
+#ifndef WEIR_APPS_SIM_TRACE_CODEC_H
+#define WEIR_APPS_SIM_TRACE_CODEC_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,4 +92,4 @@ int sim_trace_read(struct sim_trace *t,
                    struct slice text,
                    uint64_t *line) MUST_CHECK;
 
-#endif /* WEIR_APPS_SIM_TRACE_H */
+#endif /* WEIR_APPS_SIM_TRACE_CODEC_H */
