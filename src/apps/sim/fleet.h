@@ -18,12 +18,13 @@ struct sim_group {
     uint32_t kv_blocks; /**< of 512 tokens; 0 = the profile's */
     uint32_t max_num_seqs;
     uint32_t max_batched_tokens;
-    uint32_t max_concurrency; /**< as registered; 0 = max_num_seqs */
-    uint32_t weight;          /**< thousandths */
-    uint32_t tasks;           /**< 0 = any */
-    double speed;             /**< 1 = as the profile says */
-    uint64_t join_ns;         /**< joins the fleet so long after the start of the trace */
-    uint64_t load_ns;         /**< then its model loads: requests wait at the worker meanwhile */
+    uint32_t
+        max_concurrency; /**< as registered; 0 = max_num_seqs, of a server of fixed costs none */
+    uint32_t weight;     /**< thousandths */
+    uint32_t tasks;      /**< 0 = any */
+    double speed;        /**< 1 = as the profile says */
+    uint64_t join_ns;    /**< joins the fleet so long after the start of the trace */
+    uint64_t load_ns;    /**< then its model loads: requests wait at the worker meanwhile */
     uint64_t fixed_ns; /**< a server of fixed costs: a batch takes this and the work of its jobs */
     struct engine_profile profile;
 };

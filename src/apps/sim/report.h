@@ -4,12 +4,14 @@
 #define WEIR_APPS_SIM_REPORT_H
 
 #include "apps/sim/options.h"
+#include "apps/sim/saturation.h"
 
 /** All runs with one policy. */
 struct sim_entry {
     const struct policy *policy;
     struct sim_summary *summaries; /**< one for each seed */
     struct sim_result first;       /**< of the first seed, for what is drawn and listed */
+    struct sim_saturation saturation;
 };
 
 struct sim_report {
@@ -22,6 +24,8 @@ struct sim_report {
 
 void sim_report_table(const struct sim_report *r, struct buf *out);
 void sim_report_json(const struct sim_report *r, struct buf *out);
+/** Of --saturation: as a table, or JSON when the command says so. */
+void sim_report_saturation(const struct sim_report *r, struct buf *out);
 void sim_report_html(const struct sim_report *r, struct buf *out);
 
 #endif /* WEIR_APPS_SIM_REPORT_H */

@@ -32,7 +32,7 @@ static bool more_jobs(struct sim_world *w)
     return des_queue_reserve(&w->queue, 4 * w->n_workers + 1 + w->n_jobs) == 0;
 }
 
-static struct sim_job *job_new(struct sim_world *w, uint32_t index)
+struct sim_job *sim_run_job(struct sim_world *w, uint32_t index)
 {
     const struct sim_request *r = &w->o->trace->requests[index];
 
@@ -193,7 +193,7 @@ static int admit(struct sim_world *w, struct sim_job *j, struct member *chosen, 
 
 static void arrive(struct sim_world *w, uint32_t index)
 {
-    struct sim_job *j = job_new(w, index);
+    struct sim_job *j = sim_run_job(w, index);
     struct member chosen;
     struct decision d;
 

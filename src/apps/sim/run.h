@@ -88,6 +88,11 @@ struct sim_result {
 
 /** WEIR_E_NOMEM; WEIR_E_INVALID: an engine that cannot be. */
 int sim_run(const struct sim_options *o, struct sim_result *out) MUST_CHECK;
+/**
+ * Requests take no time: each goes where the policy says, finds what the prefix cache there holds, and is gone. Counts
+ * blocks, partial ones too, as if each were full. A group without kv_blocks holds everything. WEIR_E_NOMEM.
+ */
+int sim_run_untimed(const struct sim_options *o, struct sim_result *out) MUST_CHECK;
 void sim_result_fini(struct sim_result *r);
 
 #endif /* WEIR_APPS_SIM_RUN_H */

@@ -7,6 +7,8 @@
 
 #include "apps/sim/options.h"
 #include "apps/sim/report.h"
+#include "apps/sim/saturation.h"
+#include "apps/sim/workload.h"
 #include "base/bug.h"
 #include "base/num.h"
 #include "confio/file.h"
@@ -19,6 +21,8 @@ enum { REPORT_MAX = 256 << 20 };
 
 struct sim {
     struct sim_command command;
+    bool drawn; /* the trace is a workload, drawn anew for each seed */
+    struct sim_workload workload;
     struct sim_trace trace;
     struct sim_fleet fleet;
     struct policy policies[SIM_POLICIES_MAX];
@@ -68,12 +72,11 @@ static int read_text(struct sim *s, struct slice text)
     return rc ? say(s->command.trace, rc) : -1;
 }
 
-static int load_trace(struct sim *s)
+static int read_file(struct sim *s)
 {
     struct conf_place at = {.file = slice_str(s->command.trace)};
     struct buf text;
 
-    sim_trace_init(&s->trace, loop_mem());
     buf_init(&text, loop_mem(), TRACE_MAX);
     int rc = confio_read_file(s->command.trace, &text, &at, &s->errors);
     if (rc == WEIR_E_IO)
@@ -81,10 +84,36 @@ static int load_trace(struct sim *s)
     else
         rc = rc ? say(s->command.trace, rc) : read_text(s, buf_slice(&text));
     buf_fini(&text);
-    if (rc >= 0)
+    return rc;
+}
+
+/* The part of the trace that is asked for; a workload is drawn with this seed. @return 0 or WEIR_E_*. */
+static int cut_trace(struct sim *s, uint64_t seed)
+{
+    int rc = s->drawn ? sim_workload_draw(&s->workload, seed, &s->trace) : 0;
+
+    if (rc)
         return rc;
     sim_trace_cut(&s->trace, s->command.from_ns, s->command.to_ns, s->command.limit);
-    rc = sim_trace_repeat(&s->trace, s->command.repeat);
+    return sim_trace_repeat(&s->trace, s->command.repeat);
+}
+
+static int load_trace(struct sim *s)
+{
+    struct slice name = slice_str(s->command.trace);
+    int rc = -1;
+
+    sim_trace_init(&s->trace, loop_mem());
+    s->drawn = slice_ends(name, SLICE(".yaml")) || slice_ends(name, SLICE(".yml"));
+    if (s->drawn)
+        rc = sim_workload_load(&s->workload, loop_mem(), s->command.trace, &s->errors);
+    else
+        rc = read_file(s);
+    if (s->drawn && rc)
+        return rc == WEIR_E_NOMEM ? say(s->command.trace, rc) : say_errors(&s->errors);
+    if (rc >= 0 && !s->drawn)
+        return rc;
+    rc = cut_trace(s, s->command.run.seed);
     if (rc)
         return say(s->command.trace, rc);
     if (s->trace.n == 0) {
@@ -137,15 +166,14 @@ static void clear_bar(void)
     (void)fprintf(stderr, "\r%50s\r", "");
 }
 
-static void say_timing(const struct sim *s, const struct sim_result *r, uint64_t took_ns)
+static void say_timing(const struct policy *p, const struct sim_result *r, uint64_t took_ns)
 {
     const uint32_t *d = r->decision_ns;
     double took = (double)took_ns / 1e9;
 
     (void)fprintf(stderr, "%.*s: %.3f s for %.1f virtual seconds, %.0f x real time, %llu events",
-                  SLICE_ARG(s->entries[s->run / s->command.seeds].policy->name), took,
-                  (double)r->end_ns / 1e9, (double)r->end_ns / (double)MAX(took_ns, 1),
-                  (unsigned long long)r->events);
+                  SLICE_ARG(p->name), took, (double)r->end_ns / 1e9,
+                  (double)r->end_ns / (double)MAX(took_ns, 1), (unsigned long long)r->events);
     if (r->n_decisions)
         (void)fprintf(stderr, "; a decision p50 %.2f us, p99 %.2f us",
                       (double)d[r->n_decisions / 2] / 1e3,
@@ -153,15 +181,22 @@ static void say_timing(const struct sim *s, const struct sim_result *r, uint64_t
     (void)fprintf(stderr, "\n");
 }
 
-static int run_one(struct sim *s, struct sim_entry *e, uint32_t seed)
+/* One run. @param out its result, owned by the caller. */
+static int simulate(
+    struct sim *s, const struct policy *policy, uint64_t seed, double scale, struct sim_result *out)
 {
     struct sim_options o = s->command.run;
-    struct sim_result r;
 
+    if (s->drawn) {
+        int rc = cut_trace(s, seed);
+        if (rc)
+            return rc;
+    }
     o.trace = &s->trace;
     o.fleet = &s->fleet;
-    o.policy = e->policy;
-    o.seed += seed;
+    o.policy = policy;
+    o.seed = seed;
+    o.rate_scale = scale;
     if (s->command.timing)
         o.clock = loop_clock;
     if (isatty(STDERR_FILENO)) {
@@ -169,14 +204,22 @@ static int run_one(struct sim *s, struct sim_entry *e, uint32_t seed)
         o.ctx = s;
     }
     uint64_t began = loop_clock();
-    int rc = sim_run(&o, &r);
+    int rc = s->command.untimed ? sim_run_untimed(&o, out) : sim_run(&o, out);
     uint64_t took = loop_clock() - began;
     if (o.progress)
         clear_bar();
+    if (rc == 0 && s->command.timing)
+        say_timing(policy, out, took);
+    return rc;
+}
+
+static int run_one(struct sim *s, struct sim_entry *e, uint32_t seed)
+{
+    struct sim_result r;
+    int rc = simulate(s, e->policy, s->command.run.seed + seed, s->command.run.rate_scale, &r);
+
     if (rc)
         return rc;
-    if (s->command.timing)
-        say_timing(s, &r, took);
     rc = sim_summarise(&r, &s->trace, &s->command.targets, &e->summaries[seed]);
     if (rc || seed > 0)
         sim_result_fini(&r);
@@ -199,6 +242,39 @@ static int run_all(struct sim *s)
                 return rc;
         }
     }
+    /* What is listed and drawn is of the first seed. */
+    return s->drawn ? cut_trace(s, s->command.run.seed) : 0;
+}
+
+/* Mean goodput over the seeds, for the search. */
+static int goodput(void *ctx, uint32_t policy, double scale, double *out)
+{
+    struct sim *s = ctx;
+
+    *out = 0;
+    for (uint32_t seed = 0; seed < s->command.seeds; seed++) {
+        struct sim_result r;
+        struct sim_summary sum;
+        int rc = simulate(s, &s->policies[policy], s->command.run.seed + seed, scale, &r);
+        if (rc)
+            return rc;
+        rc = sim_summarise(&r, &s->trace, &s->command.targets, &sum);
+        sim_result_fini(&r);
+        if (rc)
+            return rc;
+        *out += sum.m[SIM_M_goodput] / s->command.seeds;
+    }
+    return 0;
+}
+
+static int saturate(struct sim *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        int rc = sim_saturation_find(goodput, s, i, s->command.run.rate_scale,
+                                     &s->entries[i].saturation);
+        if (rc)
+            return rc;
+    }
     return 0;
 }
 
@@ -213,7 +289,9 @@ static int print(struct sim *s)
     int rc = 0;
 
     buf_init(&out, loop_mem(), REPORT_MAX);
-    if (s->command.json)
+    if (s->command.saturation)
+        sim_report_saturation(&report, &out);
+    else if (s->command.json)
         sim_report_json(&report, &out);
     else
         sim_report_table(&report, &out);
@@ -240,7 +318,7 @@ static int run(struct sim *s)
         rc = read_policies(s);
     if (rc >= 0)
         return rc;
-    rc = run_all(s);
+    rc = s->command.saturation ? saturate(s) : run_all(s);
     return rc ? say("run", rc) : print(s);
 }
 

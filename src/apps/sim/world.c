@@ -151,7 +151,10 @@ static int describe(struct sim_world *w, struct sim_worker *k)
         .healthy = true,
         .vouched = true,
         .engine = ENGINE_WEIR_WORKER,
-        .max_concurrency = g->max_concurrency ? g->max_concurrency : g->max_num_seqs,
+        /* As weir worker registers; a server of fixed costs has a queue of its own. */
+        .max_concurrency = g->max_concurrency ? g->max_concurrency
+                           : g->fixed_ns      ? 0
+                                              : g->max_num_seqs,
         .epoch = 1,
     };
     return fleet_upsert(w->fleet, 0, &i, w->queue.now_ns);

@@ -104,6 +104,9 @@ void sim_world_refresh(struct sim_world *w);
 
 /* run.c */
 
+/** A job for the request of this index; NULL: out of memory, noted in w->rc. */
+struct sim_job *sim_run_job(struct sim_world *w, uint32_t index);
+
 /** Room may have come: serve those who wait. */
 void sim_run_offer(struct sim_world *w);
 /** Let an engine live up to now, and set its next event. */
