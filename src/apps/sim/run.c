@@ -301,12 +301,14 @@ static void happen(struct sim_world *w, struct des_event *e)
     case EVENT_ARRIVAL:
         sim_signal_arrive(w, container_of(e, struct sim_worker, arrival_event));
         return;
-    case EVENT_JOIN:
-        sim_world_join(w, container_of(e, struct sim_worker, join_event));
+    case EVENT_JOIN: {
+        struct sim_worker *k = container_of(e, struct sim_worker, join_event);
+        sim_world_join(w, k);
         sim_world_refresh(w);
         if (w->rc == 0)
-            sim_run_offer(w);
+            sim_signal_first(w, k);
         return;
+    }
     case EVENT_TIMEOUT: {
         struct sim_job *j = container_of(e, struct sim_job, timeout);
         sched_pool_cancel(w->pool, &j->waiter);

@@ -241,6 +241,9 @@ static int start(struct sim_world *w)
             des_set(&w->queue, &k->join_event, SIM_EPOCH + k->group->join_ns);
     }
     sim_world_refresh(w);
+    for (uint32_t i = 0; w->rc == 0 && i < w->n_workers; i++)
+        if (w->workers[i].joined)
+            sim_signal_first(w, &w->workers[i]);
     return w->rc;
 }
 

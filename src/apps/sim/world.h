@@ -88,6 +88,8 @@ struct sim_world {
 
 /** Look at a worker and send its report on its way. */
 void sim_signal_report(struct sim_world *w, struct sim_worker *k);
+/** What comes with the registration: known at once, whatever becomes of reports. */
+void sim_signal_first(struct sim_world *w, struct sim_worker *k);
 /** Reports that are due arrive. */
 void sim_signal_arrive(struct sim_world *w, struct sim_worker *k);
 int sim_signal_init(struct sim_world *w, struct sim_worker *k) MUST_CHECK;

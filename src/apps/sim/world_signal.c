@@ -54,6 +54,14 @@ static void arrived(struct sim_world *w, struct sim_worker *k, struct sample *s)
     sim_run_offer(w);
 }
 
+void sim_signal_first(struct sim_world *w, struct sim_worker *k)
+{
+    struct sample s;
+
+    look(w, k, &s);
+    arrived(w, k, &s);
+}
+
 void sim_signal_report(struct sim_world *w, struct sim_worker *k)
 {
     struct sample s;
