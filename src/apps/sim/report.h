@@ -26,6 +26,7 @@ void sim_report_table(const struct sim_report *r, struct buf *out);
 void sim_report_json(const struct sim_report *r, struct buf *out);
 /** Of --saturation: as a table, or JSON when the command says so. */
 void sim_report_saturation(const struct sim_report *r, struct buf *out);
-void sim_report_html(const struct sim_report *r, struct buf *out);
+/** One page, without anything from outside. WEIR_E_NOMEM. */
+int sim_report_html(const struct sim_report *r, struct buf *out) MUST_CHECK;
 
 #endif /* WEIR_APPS_SIM_REPORT_H */

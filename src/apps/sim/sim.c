@@ -278,6 +278,26 @@ static int saturate(struct sim *s)
     return 0;
 }
 
+static int write_page(const struct sim_report *report, const char *path)
+{
+    struct buf out;
+
+    buf_init(&out, loop_mem(), REPORT_MAX);
+    int rc = sim_report_html(report, &out);
+    if (rc == 0)
+        rc = out.err;
+    FILE *f = rc ? NULL : fopen(path, "we");
+    if (rc == 0 && !f)
+        rc = WEIR_E_IO;
+    struct slice text = buf_slice(&out);
+    if (f && fwrite(text.p, 1, text.n, f) != text.n)
+        rc = WEIR_E_IO;
+    if (f && fclose(f))
+        rc = WEIR_E_IO;
+    buf_fini(&out);
+    return rc ? say(path, rc) : 0;
+}
+
 static int print(struct sim *s)
 {
     const struct sim_report report = {.command = &s->command,
@@ -301,6 +321,8 @@ static int print(struct sim *s)
     else if (fwrite(text.p, 1, text.n, stdout) != text.n || fflush(stdout))
         rc = say("report", WEIR_E_IO);
     buf_fini(&out);
+    if (rc == 0 && s->command.html && !s->command.saturation)
+        rc = write_page(&report, s->command.html);
     return rc;
 }
 
