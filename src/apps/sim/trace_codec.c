@@ -81,7 +81,7 @@ static int tokens(struct slice text, uint32_t *out)
 
 static int real(struct slice text, double *out, bool *has)
 {
-    if (num_f64(text, out) != 0 || *out < 0 || *out > 1e16)
+    if (num_f64(text, out) != 0 || *out < 0 || *out > 1e13)
         return WEIR_E_PROTO;
     *has = true;
     return 0;
@@ -340,7 +340,7 @@ static bool date_time(struct slice s, uint64_t *out)
     if (!digits(s, 0, 4, &year) || !digits(s, 5, 2, &month) || !digits(s, 8, 2, &day) ||
         !digits(s, 11, 2, &hour) || !digits(s, 14, 2, &minute) || !digits(s, 17, 2, &second))
         return false;
-    if (year < 1970 || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 ||
+    if (year < 1970 || year > 2200 || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 ||
         second > 60)
         return false;
     struct slice rest = slice_from(s, 19);
