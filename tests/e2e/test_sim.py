@@ -172,7 +172,7 @@ def test_a_live_log_of_decisions_is_a_trace(start_weir, start_worker, tmp_path):
     log = tmp_path / "decisions.jsonl"
     log.write_bytes(h.wait_until(log_of_ended, "five decisions to end"))
     report = sim_json("--trace", log, "--fleet", os.path.join(FLEETS, "a100x8.yaml"))
-    assert report["requests"] == 5
+    assert report["requests"] == 5 and report["guessed_answers"] == 0
     assert metrics(report)["chain"]["ok"] == 5
 
 

@@ -42,6 +42,7 @@ struct line {
     uint32_t n_names;
     uint64_t last; /* name of the block before */
     struct sim_request r;
+    uint32_t used_prompt; /* what the answer said of the prompt; 0 = nothing */
     double time, first_byte_ms, total_ms, queue_ms;
     bool has_time, has_first, has_total, has_output, again;
 };
@@ -132,7 +133,9 @@ static int decision_number(struct line *l, struct slice text)
             l->r.n_images = (uint8_t)MIN(v, UINT32_C(255));
         return 0;
     }
-    if (at(l, "outcome", "output_tokens")) {
+    if (at(l, "outcome", "prompt_tokens"))
+        return tokens(text, &l->used_prompt);
+    if (at(l, "outcome", "completion_tokens")) {
         l->has_output = true;
         return tokens(text, &l->r.output_tokens);
     }
@@ -245,6 +248,8 @@ static int add_decision(struct line *l)
         r->output_tokens = r->limit && r->limit < GUESSED_OUTPUT ? r->limit : GUESSED_OUTPUT;
         l->trace->guessed++;
     }
+    if (l->used_prompt)
+        r->prompt_tokens = l->used_prompt;
     r->prompt_tokens = MAX(r->prompt_tokens, 1);
     return sim_trace_add(l->trace, r, l->names, l->n_names);
 }
@@ -258,6 +263,7 @@ static int json_line(struct line *l, struct slice text)
     l->r = (struct sim_request){.task = TASK_CHAT, .priority = PRIORITY_DEFAULT};
     l->has_time = l->has_first = l->has_total = l->has_output = l->again = false;
     l->queue_ms = 0;
+    l->used_prompt = 0;
     wire_json_init(&scan, on_event, l);
     if (wire_json_scan(&scan, text.p, text.n) != 0 || wire_json_end(&scan) != 0 || !l->has_time)
         return WEIR_E_PROTO;
@@ -340,8 +346,8 @@ static bool date_time(struct slice s, uint64_t *out)
     if (!digits(s, 0, 4, &year) || !digits(s, 5, 2, &month) || !digits(s, 8, 2, &day) ||
         !digits(s, 11, 2, &hour) || !digits(s, 14, 2, &minute) || !digits(s, 17, 2, &second))
         return false;
-    if (year < 1970 || year > 2200 || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 ||
-        second > 60)
+    if (year < 1970 || year > 2200 || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 ||
+        minute > 59 || second > 60)
         return false;
     struct slice rest = slice_from(s, 19);
     if (rest.n && rest.p[0] == '.') {

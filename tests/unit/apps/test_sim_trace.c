@@ -142,7 +142,7 @@ static void decisions_are_replayed_once_a_request_from_its_arrival(void **state)
             "{\"format\":1,\"time_ms\":1500,\"features\":{\"prompt_tokens\":90},\"outcome\":{"
             "\"outcome\":\"decided_again\"}}\n"
             "{\"format\":1,\"time_ms\":1000,\"features\":{\"prompt_tokens\":30,\"task\":4},"
-            "\"outcome\":{\"outcome\":\"ok\",\"output_tokens\":0}}\n"
+            "\"outcome\":{\"outcome\":\"ok\",\"prompt_tokens\":33,\"completion_tokens\":0}}\n"
             "{\"format\":1,\"time_ms\":3000,\"features\":{\"prompt_tokens\":30,\"output_tokens\":"
             "9000},\"outcome\":null}\n",
             &format, &line),
@@ -152,6 +152,7 @@ static void decisions_are_replayed_once_a_request_from_its_arrival(void **state)
     const struct sim_request *r = rig->t.requests;
     assert_int_equal(r[0].task, TASK_EMBEDDING);
     assert_int_equal(r[0].output_tokens, 0);
+    assert_int_equal(r[0].prompt_tokens, 33);
     assert_int_equal(r[1].at_ns, 500 * NS_PER_MS);
     assert_int_equal(r[1].prompt_tokens, 90);
     assert_int_equal(r[1].limit, 150);
