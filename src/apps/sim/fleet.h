@@ -39,7 +39,7 @@ struct sim_fleet {
 /** Defaults of a group. */
 void sim_group_init(struct sim_group *g);
 /** Add a group that is filled in; finds its profile. WEIR_E_NOTFOUND: no such GPU; WEIR_E_FULL. */
-int sim_fleet_add(struct sim_fleet *f, const struct sim_group *g) MUST_CHECK;
+int sim_fleet_add(struct sim_fleet *f, const struct sim_group *given) MUST_CHECK;
 
 /** WEIR_E_INVALID or WEIR_E_IO with errors; WEIR_E_NOMEM. */
 int sim_fleet_load(struct sim_fleet *f,

@@ -192,10 +192,12 @@ static void put_axes(struct buf *out, double low, double high, const char *unit)
         line(out, LEFT, y_of(i / 4.0), WIDTH - RIGHT, y_of(i / 4.0));
         label(out, LEFT - 6, y_of(i / 4.0) + 4, "end", i * 25, " %");
     }
-    for (double v = low; v <= high * 1.01; v *= 10) {
+    double v = low;
+    while (v <= high * 1.01) {
         line(out, x_of(v, low, high), TOP, x_of(v, low, high), HEIGHT - BOTTOM);
         label(out, x_of(v, low, high), HEIGHT - BOTTOM + 16, v > high * 0.99 ? "end" : "middle", v,
               unit);
+        v *= 10;
     }
 }
 

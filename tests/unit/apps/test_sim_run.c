@@ -14,6 +14,13 @@
 #include "model/endpoint_t.h"
 #include "sched/pick.h"
 
+/* Millions of jobs say nothing more under a sanitizer, which takes ten times as long for them. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 struct rig {
     struct test_heap heap;
     struct mem mem;
@@ -144,12 +151,12 @@ static void a_random_share_of_poisson_arrivals_waits_as_m_m_1(void **state)
     double sum = 0;
 
     add_servers(rig, 1);
-    for (uint64_t seed = 1; seed <= 12; seed++) {
+    for (uint64_t seed = 1; seed <= 12 && !SANITIZED; seed++) {
         draw_jobs(rig, seed, 500000, 0.9);
         run(rig, "random");
         sum += mean_stay(rig);
     }
-    assert_true(sum / 12 > 9.8 && sum / 12 < 10.2);
+    assert_true(SANITIZED || (sum / 12 > 9.8 && sum / 12 < 10.2));
     draw_jobs(rig, 9, 200000, 0.5);
     run(rig, "random");
     assert_true(mean_stay(rig) > 1.96 && mean_stay(rig) < 2.04);
@@ -161,10 +168,10 @@ static void power_of_two_waits_as_the_closed_form_says(void **state)
     struct rig *rig = *state;
 
     add_servers(rig, 250);
-    draw_jobs(rig, 3, 250000, 0.9 * 250);
+    draw_jobs(rig, 3, SANITIZED ? 5000 : 250000, 0.9 * 250);
     run(rig, "power_of_two");
     double stay = mean_stay(rig);
-    assert_true(stay > 2.614 * 0.98 && stay < 2.614 * 1.02);
+    assert_true(SANITIZED || (stay > 2.614 * 0.98 && stay < 2.614 * 1.02));
 }
 
 static double mean_tpot(const struct rig *rig)
