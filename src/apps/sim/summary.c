@@ -166,21 +166,26 @@ static void workers(struct sim_summary *s, const struct sim_result *r)
     double least = 1;
     double busiest = 0;
     double sum = 0;
+    uint32_t present = 0;
 
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct sim_worker_result *w = &r->workers[i];
-        double busy = w->present_ns ? (double)w->busy_ns / (double)w->present_ns : 0;
         prompt += (double)w->prompt_tokens;
         cached += (double)w->cached_tokens;
         most = MAX(most, (double)(w->prompt_tokens - w->cached_tokens));
         requests += (double)w->requests;
         most_requests = MAX(most_requests, (double)w->requests);
         s->m[SIM_M_preemptions] += (double)w->preemptions;
+        if (w->present_ns == 0)
+            continue; /* it never came */
+        double busy = (double)w->busy_ns / (double)w->present_ns;
+        present++;
         sum += busy;
         least = MIN(least, busy);
         busiest = MAX(busiest, busy);
     }
-    double average = sum / r->n_workers;
+    double average = present ? sum / present : 0;
+    least = MIN(least, average);
     s->m[SIM_M_hit_ratio] = prompt > 0 ? cached / prompt : 0;
     s->m[SIM_M_busy_mean] = average;
     s->m[SIM_M_busy_min] = least;

@@ -260,7 +260,8 @@ static int json_line(struct line *l, struct slice text)
 
     l->depth = l->arrays = l->text_n = l->n_names = 0;
     l->last = l->root;
-    l->r = (struct sim_request){.task = TASK_CHAT, .priority = PRIORITY_DEFAULT};
+    l->r = (struct sim_request){
+        .task = TASK_CHAT, .priority = PRIORITY_DEFAULT, .tenant = SIM_NO_TENANT};
     l->has_time = l->has_first = l->has_total = l->has_output = l->again = false;
     l->queue_ms = 0;
     l->used_prompt = 0;
@@ -367,7 +368,8 @@ static int
 csv_line(struct sim_trace *t, enum sim_format format, const struct columns *c, struct slice line)
 {
     struct slice f[FIELDS_MAX];
-    struct sim_request r = {.task = TASK_CHAT, .priority = PRIORITY_DEFAULT};
+    struct sim_request r = {
+        .task = TASK_CHAT, .priority = PRIORITY_DEFAULT, .tenant = SIM_NO_TENANT};
     double seconds;
 
     if (cut_fields(line, f) != c->count)

@@ -15,6 +15,7 @@ enum {
     SIM_REQUESTS_MAX = 20000000,
     SIM_BLOCKS_MAX = 1 << 28, /**< over all requests */
     SIM_TENANTS_MAX = 64,
+    SIM_NO_TENANT = UINT16_MAX,
 };
 
 /** One request of a trace. */
@@ -29,7 +30,7 @@ struct sim_request {
     uint32_t output_tokens; /**< 0: the answer is no text */
     uint32_t limit;         /**< of the answer, as the client told it; 0 = not told */
     uint32_t task;          /**< enum task bit; 0 = any */
-    uint16_t tenant;        /**< index in sim_trace.tenants */
+    uint16_t tenant;        /**< index in sim_trace.tenants, or SIM_NO_TENANT */
     uint8_t priority;
     uint8_t n_images;
 };
