@@ -161,9 +161,8 @@ def test_saturation_is_bracketed(tmp_path):
 
 
 def test_a_live_log_of_decisions_is_a_trace(start_weir, start_worker, tmp_path):
-    worker = start_worker("--time-scale", "1000")
-    weir = start_weir(args=["--worker-urls", worker.url])
-    h.wait_until(lambda: weir.metrics().sum("weir_endpoint_up") == 1, "the worker to be up")
+    weir = start_weir()
+    weir.register(start_worker("--time-scale", "1000"))
     for i in range(5):
         assert weir.chat(max_tokens=10 + i).status == 200
 
