@@ -28,6 +28,18 @@ def test_json_and_multipart_go_to_different_pools(start_weir, upstream):
     assert m.value("weir_requests_total", route="/v1/**", model="m", outcome="ok") == 6
 
 
+def test_each_model_of_each_route_has_counters_of_its_own(start_weir, upstream):
+    weir = start_weir({"routes": [{"name": "a", "match": {"path": "/v1/a"}}, {"name": "b", "match": {"path": "/v1/b"}}]})
+    weir.register(upstream(name="u"), models=("m", "n"))
+    want = {("a", "m"): 1, ("a", "n"): 2, ("b", "m"): 3, ("b", "n"): 4}
+    for (route, model), n in want.items():
+        for _ in range(n):
+            assert weir.http("POST", f"/v1/{route}", {"model": model}).status == 200
+    h.wait_until(lambda: weir.metrics().sum("weir_requests_total") == 10, "all to be counted")
+    got = {(l["route"], l["model"]): v for l, v in weir.metrics().all("weir_requests_total", outcome="ok") if v}
+    assert got == want
+
+
 def test_a_pool_without_a_labelled_endpoint_is_empty_until_one_comes(start_weir, upstream):
     weir = start_weir({"routes": [{"labels": {"tier": "gold"}}]})
     weir.register(upstream(name="plain"), labels={"tier": "tin"})
