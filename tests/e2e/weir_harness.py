@@ -361,9 +361,9 @@ class Wire:
         self.sock = sock
         self.sock.settimeout(PATIENCE)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.buf = b""
+        self.buf = bytearray()          # grown in place: bodies may have many megabytes
         self.eof = False
-        self.received = b""             # every byte ever read
+        self.received = bytearray()     # every byte ever read
 
     def send(self, data):
         self.sock.sendall(data.encode() if isinstance(data, str) else data)
@@ -373,7 +373,7 @@ class Wire:
         if self.eof:
             return False
         try:
-            got = self.sock.recv(65536)
+            got = self.sock.recv(1 << 18)
         except ConnectionResetError:
             self.was_reset = True
             got = b""
@@ -389,8 +389,11 @@ class Wire:
         while mark not in self.buf:
             if not self.fill():
                 raise EOFError(f"stream ended before {mark!r}; had {self.buf[:200]!r}")
-        at = self.buf.index(mark) + len(mark)
-        out, self.buf = self.buf[:at], self.buf[at:]
+        return self._take(self.buf.index(mark) + len(mark))
+
+    def _take(self, n):
+        out = bytes(memoryview(self.buf)[:n])
+        del self.buf[:n]
         return out
 
     def exactly(self, n):
@@ -407,14 +410,12 @@ class Wire:
         while len(self.buf) < n:
             if not self.fill():
                 raise EOFError(f"stream ended, {len(self.buf)} of {n} bytes")
-        out, self.buf = self.buf[:n], self.buf[n:]
-        return out
+        return self._take(n)
 
     def rest(self):
         while self.fill():
             pass
-        out, self.buf = self.buf, b""
-        return out
+        return self._take(len(self.buf))
 
     def wait_closed(self):
         """Read until the peer has ended; anything it still sends stays in buf."""
