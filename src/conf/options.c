@@ -351,6 +351,14 @@ static const struct conf_option limits_options[] = {
      .max = HOUR, .fallback = "10s", .doc = "From the first byte of a head to its end."},
     {.key = "body_read", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, body_read_ns), .min = NS_PER_MS,
      .max = DAY, .fallback = "60s", .doc = "Longest silence inside a request body."},
+    {.key = "body_rate", .type = CONF_T_SIZE, .flags = CONF_LIVE, AT(limits, body_rate), .min = 1, .max = MIB,
+     .zero = "off", .fallback = "512", .doc = "Bytes a second that a request body has to bring, on average over each body_read in which it is not held back for a worker; a slower one is 408."},
+    {.key = "stream_time", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, stream_ns), .min = NS_PER_MS,
+     .max = 30 * DAY, .zero = "off", .fallback = "off", .doc = "Longest time from the first to the last byte of a response; then it is cut."},
+    {.key = "stream_size", .type = CONF_T_SIZE, .flags = CONF_LIVE, AT(limits, stream_bytes), .min = 1, .max = 1024 * GIB,
+     .zero = "off", .fallback = "off", .doc = "Longest body of a response; a longer one is cut within 64 KiB beyond it."},
+    {.key = "drain", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, drain_ns), .min = NS_PER_MS, .max = DAY,
+     .fallback = "30s", .doc = "Longest time that requests under way may take to end after SIGTERM or SIGINT; then they are cut."},
 };
 SECTION("limits", limits, limits_options);
 

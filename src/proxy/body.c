@@ -267,6 +267,7 @@ void body_push(struct exchange *x, struct slice head, struct slice tail)
     forget_sent(x);
     body_charge(x);
     if (!x->complete && net_conn_queued(&x->up->conn) > HIGH_WATER) {
+        x->held = true;
         net_conn_pause(&x->client->conn);
         if (x->state == X_AWAIT && !x->stall_ns) {
             x->stall_ns = loop_now(x->lane->loop);

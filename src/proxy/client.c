@@ -10,10 +10,14 @@
 #include "loop/log.h"
 #include "proxy/exchange.h"
 
-enum { LINGER_BYTES = 1 << 20 };
+enum { LINGER_BYTES = 64 << 20, SPARE_MAX = 64 };
 /* After the last byte was written; and while a slow reader still takes what is queued, without progress. */
 #define LINGER_NS       (2 * NS_PER_S)
 #define LINGER_WRITE_NS (30 * NS_PER_S)
+/* What a client still sends is dropped for so long: many read an answer only when they have sent all. */
+#define LINGER_READ_NS (30 * NS_PER_S)
+/* A connection beyond the limit has to say so soon what it wants. */
+#define SPARE_NS NS_PER_S
 
 static struct client *client_of(struct net_conn *c)
 {
@@ -50,6 +54,7 @@ static void linger(struct client *c)
 {
     c->closing = true;
     c->since_ns = loop_now(c->lane->loop);
+    c->linger_until_ns = c->since_ns + LINGER_READ_NS;
     c->linger_queued = net_conn_queued(&c->conn);
     charge(c, c->linger_queued);
     net_conn_shutdown(&c->conn);
@@ -99,6 +104,8 @@ static uint64_t due_at(const struct client *c)
         return exchange_due(c->x);
     if (c->closing)
         return c->since_ns + (net_conn_queued(&c->conn) ? LINGER_WRITE_NS : LINGER_NS);
+    if (c->spare)
+        return c->since_ns + SPARE_NS;
     uint64_t after = c->in_head ? limits->header_read_ns : limits->idle_ns;
     return after ? c->since_ns + after : 0;
 }
@@ -142,6 +149,9 @@ static void on_timer(struct loop_timer *t)
         exchange_timeout(c->x);
     } else if (c->closing) {
         linger_timeout(c);
+    } else if (c->spare) {
+        struct error_answer e = {.code = REJECT_OVERLOADED};
+        answer_unread(c, &e);
     } else if (c->in_head) {
         struct error_answer e = {.code = REJECT_REQUEST_TIMEOUT};
         answer_unread(c, &e);
@@ -188,7 +198,8 @@ static size_t read_head(struct client *c, const char *p, size_t n)
     net_conn_recv_max(&c->conn, (size_t)limits->header_bytes + 1);
     if (!c->in_head) {
         c->in_head = true;
-        c->since_ns = loop_now(l->loop);
+        if (!c->spare)
+            c->since_ns = loop_now(l->loop);
     }
     int64_t took = 0;
     /* A head can only be complete when a line has ended since the last look. */
@@ -226,6 +237,8 @@ static size_t on_data(struct net_conn *nc, const char *p, size_t n)
         c->dropped += n;
         if (c->dropped > LINGER_BYTES)
             client_close(c, FATE_KEEP);
+        else if (loop_now(c->lane->loop) < c->linger_until_ns && net_conn_queued(nc) == 0)
+            c->since_ns = loop_now(c->lane->loop);
         return n;
     }
     if (c->x)
@@ -360,10 +373,11 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer)
     if (log_limit_pass(&limit, loop_now(l->loop), NS_PER_S, &missed))
         log_warn("proxy", "connection limit of %llu reached: refusing (said %llu times less)",
                  (unsigned long long)max, (unsigned long long)missed);
-    /* Being polite takes a descriptor for a moment: not for everybody in a flood. */
-    struct error_answer e = {.code = REJECT_OVERLOADED};
-    if (open < max + max / 8 + 1)
-        answer_unread(c, &e);
+    /* Being polite takes a descriptor for a moment: not for everybody in a flood. Whether it is only a probe of our health
+     * its head says: one that goes unanswered would have us restarted just when we are full. */
+    c->spare = true;
+    if (open < max + MIN(max / 8 + 1, (uint64_t)SPARE_MAX))
+        client_arm(c);
     else
         client_close(c, FATE_KEEP);
 }

@@ -62,8 +62,7 @@ enum rejection decide_model(struct exchange *x, struct slice *out, struct slice 
     return REJECT_NONE;
 }
 
-/* @return REJECT_NONE with x->pool set, or why not. */
-static enum rejection choose_pool(struct exchange *x, struct slice *detail)
+enum rejection decide_pool(struct exchange *x, struct slice *detail)
 {
     bool named_in_request = x->f.model.n && !x->model_in_header;
     struct slice name;
@@ -79,6 +78,20 @@ static enum rejection choose_pool(struct exchange *x, struct slice *detail)
     x->f.kv_bytes_per_token =
         atomic_load_explicit(&x->pool->kv_bytes_per_token, memory_order_relaxed);
     return REJECT_NONE;
+}
+
+bool decide_full(struct exchange *x, struct pool *pool)
+{
+    struct lane *l = x->lane;
+
+    if (atomic_load_explicit(&pool->waiting, memory_order_relaxed) < x->route->queue.size)
+        return false;
+    /* Those who wait may want more than there is, and this one less. */
+    if (!pool_enter(&l->asker, pool))
+        return false;
+    bool room = sched_pool_room(pool->sched, loop_clock(), &l->asker.scratch);
+    pool_leave(&l->asker, pool);
+    return !room;
 }
 
 /* The worker knows the model by its real name only. */
@@ -112,21 +125,22 @@ void exchange_decide(struct exchange *x)
     struct decision d = {.rejection = REJECT_NONE};
     struct member chosen;
 
-    if (!x->pool) {
-        enum rejection why = choose_pool(x, &detail);
-        if (why) {
-            exchange_reject(x, why,
-                            why == REJECT_MODEL_NOT_FOUND || why == REJECT_MODEL_REQUIRED ? "model"
-                                                                                          : NULL,
-                            why == REJECT_MODEL_NOT_FOUND ? detail : absent);
-            return;
-        }
-        if (!rename_alias(x)) {
-            exchange_reject(x, REJECT_OVERLOADED, NULL, absent);
-            return;
-        }
-        body_scanned(x);
+    if (x->f.deadline_ns && loop_now(l->loop) >= x->f.deadline_ns) {
+        exchange_reject(x, REJECT_DEADLINE_EXCEEDED, NULL, absent);
+        return;
     }
+    enum rejection why = x->pool ? REJECT_NONE : decide_pool(x, &detail);
+    if (why) {
+        exchange_reject(
+            x, why, why == REJECT_MODEL_NOT_FOUND || why == REJECT_MODEL_REQUIRED ? "model" : NULL,
+            why == REJECT_MODEL_NOT_FOUND ? detail : absent);
+        return;
+    }
+    if (!rename_alias(x)) {
+        exchange_reject(x, REJECT_OVERLOADED, NULL, absent);
+        return;
+    }
+    body_scanned(x);
     uint64_t now = loop_clock();
     uint64_t began = l->decisions++ % DECISION_SAMPLE == 0 ? now : 0;
     if (!pool_enter(&l->asker, x->pool)) {
@@ -136,12 +150,12 @@ void exchange_decide(struct exchange *x)
     decision_arm(&l->asker, x->explain_asked, now);
     int rc = sched_pool_admit(x->pool->sched, &x->f, &x->exclude, now, prng_next(&l->asker.prng),
                               &l->asker.scratch, &x->reservation, &chosen, &d);
-    bool queued = false;
+    int queued = WEIR_E_FULL;
     if (rc == WEIR_E_AGAIN) {
         x->waiter = (struct sched_waiter){
             .features = &x->f, .exclude = &x->exclude, .reservation = &x->reservation};
-        queued = sched_pool_enqueue(x->pool->sched, &x->waiter, now) == 0;
-        if (queued) {
+        queued = sched_pool_enqueue(x->pool->sched, &x->waiter, now);
+        if (queued == 0) {
             x->queue_from_ns = loop_now(l->loop);
             exchange_move(x, X_QUEUE);
         }
@@ -151,12 +165,13 @@ void exchange_decide(struct exchange *x)
     decision_keep(&l->asker, x);
     if (rc == 0) {
         attempt_start(x);
-    } else if (queued) {
+    } else if (queued == 0) {
         client_arm(x->client);
         /* Room may have come between the pick and the queue; see offer.c. */
         offer_pool(&l->asker, x->pool);
     } else if (rc == WEIR_E_AGAIN) {
-        exchange_reject(x, REJECT_QUEUE_FULL, NULL, absent);
+        exchange_reject(x, queued == WEIR_E_TIMEOUT ? REJECT_DEADLINE_EXCEEDED : REJECT_QUEUE_FULL,
+                        NULL, absent);
     } else if (x->exclude.n) {
         exchange_reject(x, REJECT_UPSTREAM_FAILED, NULL, absent);
     } else {
@@ -181,6 +196,12 @@ void exchange_granted(struct loop_job *j)
     BUG_ON(x->state != X_QUEUE || !x->reservation.cell);
     x->queue_ns += loop_now(l->loop) - x->queue_from_ns;
     decision_granted(x);
+    if (x->f.deadline_ns && loop_now(l->loop) >= x->f.deadline_ns) {
+        /* Its timer is due in this very turn. The place goes to the next one. */
+        exchange_move(x, X_CONNECT);
+        exchange_reject(x, REJECT_DEADLINE_EXCEEDED, NULL, absent);
+        return;
+    }
     attempt_start(x);
 }
 

@@ -39,7 +39,7 @@ static const char *const messages[REJECT_COUNT] = {
     [REJECT_OVERLOADED] = "the gateway is out of connections or buffers; try again later",
     [REJECT_QUEUE_TIMEOUT] = "no endpoint of the model became free in time",
     [REJECT_FIRST_BYTE_TIMEOUT] = "the model server did not begin to answer in time",
-    [REJECT_DEADLINE_EXCEEDED] = "the request's deadline has passed",
+    [REJECT_DEADLINE_EXCEEDED] = "the request's deadline has passed or cannot be met any more",
 };
 
 unsigned error_status(enum rejection code)
@@ -99,8 +99,11 @@ void error_write(struct buf *out, const struct error_answer *e)
         buf_put_slice(out, e->request_id);
         buf_put_str(out, "\r\n");
     }
-    if (status == 429 || status == 503)
-        buf_put_str(out, "Retry-After: 1\r\n");
+    if (status == 429 || status == 503) {
+        buf_put_str(out, "Retry-After: ");
+        buf_put_u64(out, MAX(e->retry_after_s, 1u));
+        buf_put(out, "\r\n", 2);
+    }
     if (e->close)
         buf_put_str(out, "Connection: close\r\n");
     buf_put_str(out, "Content-Length: ");

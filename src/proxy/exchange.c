@@ -91,11 +91,15 @@ void exchange_release(struct lane *l, struct reservation *r)
 
 /* ---- the door out ---- */
 
-static void count(struct exchange *x, enum proxy_outcome outcome)
+void exchange_count(struct exchange *x, enum proxy_outcome outcome)
 {
+    if (x->counted)
+        return;
+    x->counted = true;
     struct lane *l = x->lane;
     struct lane_stats *s = &l->stats;
     uint64_t now = loop_now(l->loop);
+    uint64_t queued = x->queue_ns + (x->state == X_QUEUE ? now - x->queue_from_ns : 0);
     uint32_t at = x->pool    ? x->pool->series
                   : x->route ? plan_route(x->plan, x->route)->track->series
                              : 0;
@@ -105,7 +109,7 @@ static void count(struct exchange *x, enum proxy_outcome outcome)
     if (series) {
         stat_add(&series->requests[outcome], 1);
         if (x->first_byte_ns && !socket)
-            stats_hist_add(&series->compute, proxy_bounds, now - x->start_ns - x->queue_ns);
+            stats_hist_add(&series->compute, proxy_bounds, now - x->start_ns - queued);
         if ((outcome == OUTCOME_OK && !socket) || x->reader.usage.known)
             stats_usage_add(series, x->f.task, &x->reader.usage);
     }
@@ -116,7 +120,7 @@ static void count(struct exchange *x, enum proxy_outcome outcome)
     if (x->first_byte_ns)
         stats_hist_add(&s->first_byte, proxy_bounds, x->first_byte_ns - x->start_ns);
     if (x->pool)
-        stats_hist_add(&s->queue, proxy_bounds, x->queue_ns);
+        stats_hist_add(&s->queue, proxy_bounds, queued);
 }
 
 /* @return false when another thread has granted it already, so that it cannot be freed yet. */
@@ -156,11 +160,11 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
     exchange_move(x, orphan ? X_ORPHAN : X_ENDED);
     if (x->plan->access_log)
         access_log_add(x, outcome);
-    count(x, outcome);
+    exchange_count(x, outcome);
     decision_end(x, outcome);
-    if (x->up && x->acks.lazy && x->rsp_keep)
+    if (x->up && x->acks.lazy && x->rsp_whole)
         net_conn_ack_lazily(&x->up->conn, false);
-    if (x->up && x->rsp_keep && outcome != OUTCOME_CLIENT_GONE)
+    if (x->up && x->rsp_whole)
         upstream_put(x->up);
     else if (x->up)
         upstream_drop(x->up);
@@ -179,6 +183,13 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
     client_after(c, fate);
 }
 
+static unsigned retry_after(const struct exchange *x, enum rejection code)
+{
+    return code == REJECT_QUEUE_FULL && x->pool
+               ? atomic_load_explicit(&x->pool->retry_after_s, memory_order_relaxed)
+               : 0;
+}
+
 void exchange_reject(struct exchange *x,
                      enum rejection code,
                      const char *param,
@@ -189,6 +200,7 @@ void exchange_reject(struct exchange *x,
     struct error_answer e = {.code = code,
                              .param = param,
                              .detail = detail,
+                             .retry_after_s = retry_after(x, code),
                              .request_id = exchange_request_id(x),
                              .explain = slice_of(x->explain, x->explain_len),
                              .close = !keep,
@@ -197,7 +209,7 @@ void exchange_reject(struct exchange *x,
     BUG_ON(x->state >= X_RELAY);
     x->rejection = code;
     x->status = (uint16_t)error_status(code);
-    x->rsp_keep = false;
+    exchange_count(x, error_outcome(code));
     buf_clear(&l->out);
     error_write(&l->out, &e);
     if (!l->out.err)
@@ -216,26 +228,38 @@ static size_t swallow(struct exchange *x, size_t n)
     return (size_t)x->body_left;
 }
 
-/* Refusals that do not depend on the body. */
-static enum rejection early(struct exchange *x)
+/* Refusals that do not depend on the body. What a header names is looked for before the body is here, too. */
+static enum rejection early(struct exchange *x, const char **param, struct slice *detail)
 {
     struct proxy *p = x->lane->proxy;
     const struct snapshot *s = x->lane->asker.snap;
     const struct limits *limits = &x->plan->routing->limits;
-    struct slice model = x->f.model;
 
     if (limits->body_bytes && x->f.body_bytes > limits->body_bytes)
         return REJECT_BODY_TOO_LARGE;
     if (proxy_over_budget(p))
         return REJECT_OVERLOADED;
-    if (!model.n && s && s->n_live_models == 1 && s->n_models == 1)
-        model = s->models[0].id;
-    const struct pool *pool =
-        model.n ? pool_known(x->lane, plan_route(x->plan, x->route)->track, model) : NULL;
-    if (pool && !x->complete && x->route->queue.size &&
-        atomic_load_explicit(&pool->waiting, memory_order_relaxed) >= x->route->queue.size)
-        return REJECT_QUEUE_FULL;
-    return REJECT_NONE;
+    if (x->complete)
+        return REJECT_NONE;
+    struct pool *pool = NULL;
+    enum rejection why = REJECT_NONE;
+    if (x->model_in_header) {
+        why = decide_pool(x, detail);
+        if (why == REJECT_MODEL_NOT_FOUND)
+            *param = "model";
+        if (why)
+            return why;
+        pool = x->pool;
+        const struct snapshot_model *m = s ? model_find(s, pool->model) : NULL;
+        if (!m || m->n_members == 0)
+            return REJECT_NO_ENDPOINT;
+    } else if (s && s->n_live_models == 1 && s->n_models == 1) {
+        pool = pool_get(x->lane, x->plan, x->route, s->models[0].id, &why);
+    }
+    if (!pool || !decide_full(x, pool))
+        return REJECT_NONE;
+    x->pool = pool;
+    return REJECT_QUEUE_FULL;
 }
 
 static bool method_is(const struct http1_head *h, const char *name)
@@ -255,7 +279,7 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
         return n;
     }
     x->http10 = h->minor == 0;
-    x->keep_asked = h->keep_alive;
+    x->keep_asked = h->keep_alive && !c->spare;
     x->is_head = method_is(h, "HEAD");
     x->idempotent = x->is_head || method_is(h, "GET") || method_is(h, "OPTIONS") ||
                     method_is(h, "PUT") || method_is(h, "DELETE");
@@ -263,6 +287,7 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
     x->body_left = h->content_length;
     x->complete = h->framing == HTTP1_BODY_NONE ||
                   (h->framing == HTTP1_BODY_LENGTH && h->content_length == 0);
+    x->pace_ns = x->start_ns;
 
     const struct route *route = route_of(x->plan->routing, h);
     enum rejection why = route_head(x, route, h, end, &fields);
@@ -270,12 +295,14 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
     if (!why && own_answer(x, h))
         return 0;
     retry_count(&x->lane->retry, x->start_ns);
+    if (!why && c->spare)
+        why = REJECT_OVERLOADED;
     if (!why) {
         x->route = route;
         why = x->route ? route_features(x, h, &fields, &param, &detail) : REJECT_ROUTE_NOT_FOUND;
     }
     if (!why)
-        why = early(x);
+        why = early(x, &param, &detail);
     if (!why && !body_begin(x, fields.content_type))
         why = REJECT_OVERLOADED;
     if (why == REJECT_INVALID_REQUEST)
@@ -330,6 +357,7 @@ size_t exchange_request_data(struct exchange *x, const char *p, size_t n)
         body_pump(x);
     } else if (!x->complete && buf_len(&x->body) > HIGH_WATER) {
         /* Nowhere to send it yet; on_drained or the first send goes on. */
+        x->held = true;
         net_conn_pause(&x->client->conn);
     }
     return used;
@@ -361,6 +389,12 @@ static bool upload_stalled(const struct exchange *x)
     return x->state == X_AWAIT && !x->request_sent && x->stall_ns && x->client->conn.paused;
 }
 
+/* It is the client's turn to send some more of its body. */
+static bool receiving(const struct exchange *x)
+{
+    return !x->complete && !x->discard && !x->client->conn.paused;
+}
+
 uint64_t exchange_due(const struct exchange *x)
 {
     const struct limits *limits = &x->plan->routing->limits;
@@ -372,8 +406,12 @@ uint64_t exchange_due(const struct exchange *x)
         earliest(&due, x->sent_ns, x->route->timeouts.first_byte_ns);
     if (upload_stalled(x))
         earliest(&due, x->stall_ns, x->route->timeouts.first_byte_ns);
-    if (!x->complete && !x->discard && !x->client->conn.paused)
+    if (receiving(x)) {
         earliest(&due, x->client->since_ns, limits->body_read_ns);
+        earliest(&due, x->pace_ns, limits->body_rate ? limits->body_read_ns : 0);
+    }
+    if (x->state == X_RELAY)
+        earliest(&due, x->first_byte_ns, limits->stream_ns);
     if (x->state == X_RELAY && x->up) {
         if (x->up->conn.paused)
             earliest(&due, x->stall_ns, limits->body_read_ns);
@@ -421,6 +459,25 @@ static void relay_timeout(struct exchange *x, uint64_t now)
     }
 }
 
+/*
+ * A body that comes in drops is no silence, and still holds a connection. So in each body_read it has to come at
+ * body_rate on average, unless it was held back in that time. Looks when a time is over, and begins the next.
+ */
+static bool dribbles(struct exchange *x, uint64_t now)
+{
+    const struct limits *limits = &x->plan->routing->limits;
+
+    if (!receiving(x) || !limits->body_rate || !limits->body_read_ns ||
+        now < x->pace_ns + limits->body_read_ns)
+        return false;
+    uint64_t want = limits->body_rate * ((now - x->pace_ns) / NS_PER_MS) / 1000;
+    bool slow = !x->held && x->body_seen - x->pace_seen < want;
+    x->pace_ns = now;
+    x->pace_seen = x->body_seen;
+    x->held = false;
+    return slow;
+}
+
 /* As long as it takes something, it is only slow. */
 static void upload_timeout(struct exchange *x, uint64_t now)
 {
@@ -439,9 +496,10 @@ void exchange_timeout(struct exchange *x)
 {
     const struct limits *limits = &x->plan->routing->limits;
     uint64_t now = loop_now(x->lane->loop);
-    bool silent = !x->complete && !x->discard && !x->client->conn.paused && limits->body_read_ns &&
-                  now >= x->client->since_ns + limits->body_read_ns;
+    bool silent =
+        receiving(x) && limits->body_read_ns && now >= x->client->since_ns + limits->body_read_ns;
 
+    silent = dribbles(x, now) || silent;
     if (x->f.deadline_ns && now >= x->f.deadline_ns) {
         if (x->state < X_RELAY)
             exchange_reject(x, REJECT_DEADLINE_EXCEEDED, NULL, absent);
@@ -463,6 +521,9 @@ void exchange_timeout(struct exchange *x)
     } else if (upload_stalled(x) && x->route->timeouts.first_byte_ns &&
                now >= x->stall_ns + x->route->timeouts.first_byte_ns) {
         upload_timeout(x, now);
+    } else if (x->state == X_RELAY && limits->stream_ns &&
+               now >= x->first_byte_ns + limits->stream_ns) {
+        exchange_end(x, OUTCOME_TIMEOUT, FATE_ABORT);
     } else if (x->state == X_RELAY || x->state == X_TUNNEL) {
         relay_timeout(x, now);
     } else {

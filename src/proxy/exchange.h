@@ -100,6 +100,7 @@ struct exchange {
     struct buf body;               /**< payload kept: [body_base, body_base + len) */
     uint64_t body_base, body_sent; /**< absolute payload offsets */
     uint64_t charged;              /**< bytes counted in the lane's buffered */
+    uint64_t pace_ns, pace_seen;   /**< since when its pace is measured, and body_seen then */
 
     bool http10 : 1;
     bool keep_asked : 1; /**< the client allows another request */
@@ -111,6 +112,7 @@ struct exchange {
     bool reads_rest : 1; /**< the decision needs the body beyond the model */
     bool complete : 1;   /**< request received to its end */
     bool discard : 1;    /**< drop what the client still sends */
+    bool held : 1;       /**< the client was not read from for a while since pace_ns */
     bool expect : 1;     /**< the client waits for a 100 that nobody sent yet */
     bool forward_expect : 1;
     bool head_sent : 1;
@@ -122,12 +124,14 @@ struct exchange {
     bool fresh_only : 1;  /**< no pooled connection for the next attempt */
     bool up_reused : 1;   /**< the present attempt runs on one */
     bool keep : 1;        /**< the client connection goes on after this answer */
-    bool rsp_keep : 1;    /**< the upstream connection may go on */
+    bool rsp_keep : 1;    /**< the worker keeps its connection open */
+    bool rsp_whole : 1;   /**< nothing more comes on it: only then it may serve another request */
     bool rsp_close : 1;   /**< answer delimited by close towards the client */
     bool rsp_chunked : 1; /**< answer chunked towards the client */
     bool alias : 1;       /**< the model named in the body is an alias of the pool's */
     bool client_done : 1, worker_done : 1; /**< X_TUNNEL: nothing more comes from there */
     bool reads_usage : 1;                  /**< the answer is text that may say what was used */
+    bool counted : 1;                      /**< exchange_count() was here */
     bool explain_asked : 1;                /**< it may know why, and asked */
     bool explain_waited : 1;               /**< what explain says is why it had to wait */
     uint8_t connect_failures;
@@ -168,15 +172,17 @@ struct client {
     struct lane *lane;
     struct exchange *x; /**< the request under way */
     struct net_addr peer;
-    struct loop_timer timer; /**< lazy: at or before the earliest due time */
-    uint64_t since_ns;       /**< start of the present phase: idle, head, body silence */
-    uint32_t scanned;        /**< bytes of an incomplete head known to hold no new line end */
-    size_t dropped;          /**< bytes read and dropped while closing */
-    size_t linger_queued;    /**< bytes it had to take at the last look */
-    size_t charged;          /**< unsent bytes of ended exchanges, counted in the lane's buffered */
-    bool closing : 1;        /**< politely: FIN is sent or will be, what still comes is dropped */
-    bool in_head : 1;        /**< part of a head was received */
-    bool eof : 1;            /**< the client sent FIN */
+    struct loop_timer timer;  /**< lazy: at or before the earliest due time */
+    uint64_t since_ns;        /**< start of the present phase: idle, head, body silence */
+    uint32_t scanned;         /**< bytes of an incomplete head known to hold no new line end */
+    size_t dropped;           /**< bytes read and dropped while closing */
+    uint64_t linger_until_ns; /**< closing ends then, whatever still comes */
+    size_t linger_queued;     /**< bytes it had to take at the last look */
+    size_t charged;   /**< unsent bytes of ended exchanges, counted in the lane's buffered */
+    bool closing : 1; /**< politely: FIN is sent or will be, what still comes is dropped */
+    bool in_head : 1; /**< part of a head was received */
+    bool spare : 1;   /**< beyond the limit of connections: only Weir's own paths are answered */
+    bool eof : 1;     /**< the client sent FIN */
 };
 
 /* client.c */
@@ -288,6 +294,8 @@ void exchange_reject(struct exchange *x,
                      struct slice detail);
 /** Say in the log what its endpoint did wrong ("broke off ..."), at most once a second. Nothing without an endpoint. */
 void exchange_blame(const struct exchange *x, const char *what);
+/** Count it, once, before its last byte goes out: whoever has the answer finds it counted. */
+void exchange_count(struct exchange *x, enum proxy_outcome outcome);
 /** The only door out. */
 void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate);
 /** Earliest time at which exchange_timeout() must be called; 0 = none. */
@@ -332,6 +340,10 @@ void attempt_broke(struct exchange *x);
 bool attempt_repick(struct exchange *x);
 
 /* decide.c */
+/** Find x->pool by the features. @param detail out: what the client called the model. @return REJECT_NONE, or why not. */
+enum rejection decide_pool(struct exchange *x, struct slice *detail);
+/** Would its queue refuse a newcomer? Asked before the body is there. */
+bool decide_full(struct exchange *x, struct pool *pool);
 /** Which model is meant, by its real name. @param detail out: what the client called it. */
 enum rejection decide_model(struct exchange *x, struct slice *name, struct slice *detail);
 
@@ -399,10 +411,11 @@ const char *error_code(enum rejection code);
 enum proxy_outcome error_outcome(enum rejection code);
 struct error_answer {
     enum rejection code;
-    unsigned status;     /**< 0: the code's own */
-    const char *message; /**< NULL: the code's own */
-    const char *param;   /**< NULL: null */
-    struct slice detail; /**< appended to the message in backquotes; absent: nothing */
+    unsigned status;        /**< 0: the code's own */
+    unsigned retry_after_s; /**< of a 429 or 503; 0: 1 */
+    const char *message;    /**< NULL: the code's own */
+    const char *param;      /**< NULL: null */
+    struct slice detail;    /**< appended to the message in backquotes; absent: nothing */
     struct slice request_id;
     struct slice explain; /**< JSON of at most EXPLAIN_HEADER_MAX bytes; absent: nothing */
     bool close, head_only;

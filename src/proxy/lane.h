@@ -68,6 +68,7 @@ struct pool {
     bool usable;                  /**< the last refresh worked; under lock */
     uint64_t seq;                 /**< snapshot its members are from; under lock */
     atomic_uint waiting, members; /**< for metrics and early refusals */
+    atomic_uint retry_after_s;    /**< for those that find the queue full */
 };
 
 struct lane {

@@ -90,9 +90,11 @@ static void answer(struct exchange *x, unsigned status, struct slice body)
     buf_put_str(&head, "\r\n\r\n");
     struct iovec v[2] = {{head.p, buf_len(&head)},
                          {(void *)(uintptr_t)body.p, x->is_head ? 0 : body.n}};
+    enum proxy_outcome outcome = status < 400 ? OUTCOME_OK : OUTCOME_REJECTED;
+    exchange_count(x, outcome);
     (void)net_conn_send(&x->client->conn, v, 2);
     x->status = (uint16_t)status;
-    exchange_end(x, status < 400 ? OUTCOME_OK : OUTCOME_REJECTED, keep ? FATE_KEEP : FATE_LINGER);
+    exchange_end(x, outcome, keep ? FATE_KEEP : FATE_LINGER);
 }
 
 bool own_answer(struct exchange *x, const struct http1_head *h)

@@ -295,6 +295,9 @@ void pool_leave(struct asker *a, struct pool *p)
 
     if (waiting != atomic_load_explicit(&p->waiting, memory_order_relaxed))
         atomic_store(&p->waiting, waiting);
+    if (waiting)
+        atomic_store_explicit(&p->retry_after_s, sched_pool_retry_after_s(p->sched, loop_clock()),
+                              memory_order_relaxed);
     if ((waiting > 0) != p->listed) {
         p->listed = waiting > 0;
         if (p->listed)

@@ -114,6 +114,8 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
     x->stall_ns = 0;
     sched_first_byte(&x->reservation);
     exchange_move(x, X_RELAY);
+    /* Other limits count from here, and may be due before those of the wait were. */
+    client_arm(x->client);
     /* Nothing can be sent again from here on: an idle stream holds no copy of its request. */
     if (x->request_sent) {
         body_free(x);
@@ -149,6 +151,19 @@ static void interim(struct exchange *x, const struct http1_head *h, const char *
     body_charge(x);
 }
 
+static enum proxy_outcome outcome(const struct exchange *x)
+{
+    return x->status >= 500   ? OUTCOME_UPSTREAM_ERROR
+           : x->status >= 400 ? OUTCOME_CLIENT_ERROR
+                              : OUTCOME_OK;
+}
+
+static void read_usage(struct exchange *x, const struct slice *runs, unsigned n)
+{
+    for (unsigned i = 0; x->reads_usage && i < n; i++)
+        peek_usage_feed(&x->reader, runs[i].p, runs[i].n);
+}
+
 /* Send what was gathered: [head] [chunk size] payload runs [CRLF] [last chunk]. */
 static void
 emit(struct exchange *x, struct slice *head, const struct slice *runs, unsigned n, bool last)
@@ -171,6 +186,10 @@ emit(struct exchange *x, struct slice *head, const struct slice *runs, unsigned 
         if (x->rsp_chunked && !last)
             v[k++] = part(crlf);
     }
+    if (last) {
+        read_usage(x, runs, n);
+        exchange_count(x, outcome(x));
+    }
     if (last && x->rsp_chunked)
         v[k++] = part(total ? slice_of("\r\n0\r\n\r\n", 7) : last_chunk);
     x->rsp_bytes += total;
@@ -180,18 +199,15 @@ emit(struct exchange *x, struct slice *head, const struct slice *runs, unsigned 
     (void)net_conn_send(&x->client->conn, v, k);
     if (net_conn_queued(&x->client->conn) > 0)
         relay_throttle(x);
-    /* After the bytes are on their way. */
-    for (unsigned i = 0; x->reads_usage && i < n; i++)
-        peek_usage_feed(&x->reader, runs[i].p, runs[i].n);
+    /* After the bytes are on their way, but for the last ones: an answer is counted before it is whole. */
+    if (!last)
+        read_usage(x, runs, n);
 }
 
 static void finish(struct exchange *x, bool leftover)
 {
-    x->rsp_keep = x->rsp_keep && !leftover && x->request_sent;
-    enum proxy_outcome outcome = x->status >= 500   ? OUTCOME_UPSTREAM_ERROR
-                                 : x->status >= 400 ? OUTCOME_CLIENT_ERROR
-                                                    : OUTCOME_OK;
-    exchange_end(x, outcome, x->keep ? FATE_KEEP : FATE_LINGER);
+    x->rsp_whole = x->rsp_keep && !leftover && x->request_sent;
+    exchange_end(x, outcome(x), x->keep ? FATE_KEEP : FATE_LINGER);
 }
 
 /* @return bytes used; the exchange may be over. */
@@ -201,6 +217,13 @@ static size_t payload(struct exchange *x, struct slice head, const char *p, size
     unsigned k = 0;
     size_t used = 0;
     bool done = x->rsp_framing == HTTP1_BODY_NONE;
+    uint64_t longest = x->plan->routing->limits.stream_bytes;
+
+    if (longest && x->rsp_bytes > longest) {
+        exchange_blame(x, "sent more than limits.stream_size");
+        exchange_end(x, OUTCOME_REJECTED, FATE_ABORT);
+        return n;
+    }
 
     while (!done && used < n) {
         struct slice s = slice_of(p + used, n - used);
@@ -331,7 +354,6 @@ void relay_end_of_stream(struct exchange *x, bool clean)
         return;
     }
     judge_failure(x);
-    x->rsp_keep = false;
     exchange_blame(x, x->state == X_TUNNEL ? "reset a connection that it had switched"
                                            : "broke off in the middle of its answer");
     exchange_end(x, OUTCOME_UPSTREAM_ABORTED, FATE_ABORT);

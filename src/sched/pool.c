@@ -3,11 +3,14 @@
 #include "sched/pool.h"
 
 #include "base/bug.h"
+#include "sched/drain.h"
 #include "sched/plugin.h"
 
 enum {
     OFFER_DEPTH = 64,     /* waiters looked at in one offer */
+    LATE_DEPTH = 4096,    /* waiters looked at to tell whether a deadline can be met */
     RESERVE_ATTEMPTS = 8, /* picks that may lose their place to another thread */
+    CLASS_AGED = 0,       /* above all classes: who has aged through them */
 };
 
 struct sched_pool {
@@ -29,8 +32,10 @@ struct sched_pool {
     uint32_t tasks;       /* that every member does */
     bool any_loading;     /* some member's engine is still loading a model */
     struct heap queue;    /* best waiter on top */
-    struct heap risers;   /* the same waiters but those of the highest class, by rise_ns */
+    struct heap risers;   /* the same waiters but those aged to the end, by rise_ns */
     uint64_t arrivals;
+    struct sched_drain drain; /* how fast the queue is served */
+    uint64_t seen_ns;         /* the newest time that a caller told */
 };
 
 static const struct sched_waiter *waiter_of(const struct heap_node *node)
@@ -48,6 +53,9 @@ static bool before(const struct heap_node *x, const struct heap_node *y)
 
     if (a->class_now != b->class_now)
         return a->class_now < b->class_now;
+    /* Nothing that comes later stands before these, so each is served after those that came before it. */
+    if (a->class_now == CLASS_AGED)
+        return a->order < b->order;
     if (a->tenant_tokens != b->tenant_tokens)
         return a->tenant_tokens < b->tenant_tokens;
     if (a_deadline != b_deadline)
@@ -184,6 +192,16 @@ static void contexts(struct sched_pool *p)
     }
 }
 
+static bool
+same_members(const struct sched_pool *p, const struct sched_candidate *fresh, uint32_t n)
+{
+    bool same = n == p->n;
+
+    for (uint32_t i = 0; same && i < n; i++)
+        same = p->candidates[i].cell == fresh[i].cell;
+    return same;
+}
+
 int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct slice model)
 {
     const struct snapshot_model *m = model.p ? model_find(s, model) : NULL;
@@ -217,6 +235,8 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
         hint(fresh, n, true);
         hint(p->candidates, p->n, false);
     }
+    if (!same_members(p, fresh, n))
+        sched_drain_forget(&p->drain, p->seen_ns);
     drop_members(p);
     p->candidates = fresh;
     p->memo = memo;
@@ -264,13 +284,11 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
     };
 }
 
-static void fill_rows(const struct sched_pool *p,
-                      uint64_t now_ns,
-                      uint64_t seed,
-                      bool begin,
-                      struct sched_scratch *scratch)
+static void fill_rows(
+    struct sched_pool *p, uint64_t now_ns, uint64_t seed, bool begin, struct sched_scratch *scratch)
 {
     BUG_ON(p->n > scratch->cap);
+    p->seen_ns = now_ns;
     scratch->common = sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows);
     if (scratch->common.any & SCHED_YOUNG)
         sched_rows_ramp(p->policy, p->candidates, p->n, now_ns, seed, begin, scratch->rows);
@@ -345,7 +363,7 @@ static void age(struct sched_pool *p, uint64_t now_ns)
         heap_update(&p->queue, &w->node);
         w->rise_ns = w->rise_ns > UINT64_MAX - p->options.age_ns ? UINT64_MAX
                                                                  : w->rise_ns + p->options.age_ns;
-        if (w->class_now == PRIORITY_HIGHEST)
+        if (w->class_now == CLASS_AGED)
             heap_remove(&p->risers, &w->rise);
         else
             heap_update(&p->risers, &w->rise);
@@ -458,6 +476,32 @@ int sched_pool_admit(struct sched_pool *p,
     return pick_and_reserve(p, f, exclude, now_ns, seed, scratch, r, chosen, d);
 }
 
+/*
+ * Can its deadline not be met any more? Only waiters that want no more than it does count as standing before it: what a
+ * larger one waits for may be of no use to it, and the other way round a smaller one is served first wherever it is.
+ */
+static bool too_late(const struct sched_pool *p, const struct sched_waiter *w, uint64_t now_ns)
+{
+    uint64_t deadline = w->features->deadline_ns;
+    uint64_t ahead = 0;
+
+    if (!deadline)
+        return false;
+    if (now_ns >= deadline)
+        return true;
+    uint64_t places = sched_drain_places(&p->drain, now_ns, deadline - now_ns);
+    if (p->queue.n < places)
+        return false; /* even the last one is served in time */
+    for (uint32_t i = 0; ahead < places && i < p->queue.n && i < LATE_DEPTH; i++) {
+        const struct sched_waiter *other = waiter_of(p->queue.slots[i]);
+        struct hopeless h = {other->features, sched_need_of(other->features)};
+        if (before(p->queue.slots[i], &w->node) && (!other->exclude || other->exclude->n == 0) &&
+            hopeless_too(p, &h, w->features))
+            ahead++;
+    }
+    return ahead >= places;
+}
+
 int sched_pool_enqueue(struct sched_pool *p, struct sched_waiter *w, uint64_t now_ns)
 {
     uint8_t class = w->features->priority;
@@ -471,8 +515,13 @@ int sched_pool_enqueue(struct sched_pool *p, struct sched_waiter *w, uint64_t no
     w->arrived_ns = now_ns;
     w->order = p->arrivals++;
     w->rise_ns = now_ns + p->options.age_ns;
+    if (too_late(p, w, now_ns))
+        return WEIR_E_TIMEOUT;
+    p->seen_ns = now_ns;
+    if (p->queue.n == 0)
+        sched_drain_begin(&p->drain, now_ns);
     BUG_ON(heap_push(&p->queue, &w->node) != 0);
-    if (p->options.age_ns != 0 && w->class_now > PRIORITY_HIGHEST)
+    if (p->options.age_ns != 0)
         BUG_ON(heap_push(&p->risers, &w->rise) != 0);
     if (p->queue.n == 1)
         hint(p->candidates, p->n, true);
@@ -486,8 +535,10 @@ void sched_pool_cancel(struct sched_pool *p, struct sched_waiter *w)
     heap_remove(&p->queue, &w->node);
     if (w->rise.at != 0)
         heap_remove(&p->risers, &w->rise);
-    if (p->queue.n == 0)
+    if (p->queue.n == 0) {
         hint(p->candidates, p->n, false);
+        sched_drain_end(&p->drain, p->seen_ns);
+    }
 }
 
 struct sched_waiter *sched_pool_offer(struct sched_pool *p,
@@ -502,9 +553,22 @@ struct sched_waiter *sched_pool_offer(struct sched_pool *p,
         return NULL;
     fill_rows(p, now_ns, seed, true, scratch);
     struct sched_waiter *w = first_served(p, scratch, &grant);
-    if (w)
+    if (w) {
+        sched_drain_served(&p->drain, now_ns);
         sched_pool_cancel(p, w);
+    }
     return w;
+}
+
+bool sched_pool_room(struct sched_pool *p, uint64_t now_ns, struct sched_scratch *scratch)
+{
+    fill_rows(p, now_ns, 0, false, scratch);
+    return any_room(p, scratch);
+}
+
+uint32_t sched_pool_retry_after_s(const struct sched_pool *p, uint64_t now_ns)
+{
+    return sched_drain_retry_after_s(&p->drain, now_ns, p->queue.n);
 }
 
 uint32_t sched_pool_waiting(const struct sched_pool *p)

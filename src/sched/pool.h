@@ -5,7 +5,8 @@
  * (only sched_pool_refresh() allocates).
  *
  * Queue order: priority class, then the tenant with the smallest token counter, then earliest deadline, then arrival.
- * Ageing lifts a waiter one class per age_ns. Capacity belongs to endpoints, waiting to pools: when an endpoint gets
+ * Ageing lifts a waiter one class per age_ns; who has aged through all of them (after class x age_ns) comes before all
+ * others, by arrival alone, so that neither deadlines nor tenants of newcomers can hold it back for ever. Capacity belongs to endpoints, waiting to pools: when an endpoint gets
  * room, its pools with waiters are offered it in rotation (proxy/offer.h), one lock at a time.
  */
 #ifndef WEIR_SCHED_POOL_H
@@ -37,10 +38,10 @@ struct sched_waiter {
     uint64_t tenant_tokens; /**< the tenant's counter when it came; 0 without tenants */
     struct heap_node node;  /**< in the queue while at != 0 */
     struct heap_node
-        rise; /**< in the heap of those that rise, likewise; not in it at the highest class */
+        rise; /**< in the heap of those that rise, likewise; not in it once aged to the end */
     uint64_t arrived_ns;
     uint64_t order;    /**< arrival number */
-    uint8_t class_now; /**< after ageing */
+    uint8_t class_now; /**< after ageing; 0 = aged to the end */
     uint64_t rise_ns;  /**< when it rises next */
 };
 
@@ -97,7 +98,8 @@ int sched_pool_admit(struct sched_pool *p,
                      struct decision *d) MUST_CHECK;
 
 /**
- * Queue a request that sched_pool_admit() told to wait. WEIR_E_FULL when the queue is at its size. No allocation.
+ * Queue a request that sched_pool_admit() told to wait. WEIR_E_FULL when the queue is at its size; WEIR_E_TIMEOUT when its
+ * deadline has passed, or will have at the rate at which the queue was served lately. No allocation.
  * Then call sched_pool_offer() once: capacity may have come free, unseen, between the admit and this.
  */
 int sched_pool_enqueue(struct sched_pool *p, struct sched_waiter *w, uint64_t now_ns) MUST_CHECK;
@@ -117,6 +119,10 @@ struct sched_waiter *sched_pool_offer(struct sched_pool *p,
                                       struct member *chosen);
 
 uint32_t sched_pool_waiting(const struct sched_pool *p);
+/** Seconds after which a request that found the queue full should come back (sched/drain.h). */
+uint32_t sched_pool_retry_after_s(const struct sched_pool *p, uint64_t now_ns);
+/** Is any enabled member below its limit? @param scratch as in admit. */
+bool sched_pool_room(struct sched_pool *p, uint64_t now_ns, struct sched_scratch *scratch);
 /** Members now, for metrics and /v1/models. */
 uint32_t sched_pool_members(const struct sched_pool *p);
 

@@ -40,6 +40,14 @@ def test_links_lead_somewhere(name):
         assert target.startswith("http") or os.path.exists(os.path.join(folder, target)), target
 
 
+def test_the_tests_of_the_field_reports_are_there():
+    named = re.findall(r"`(test_\w+)`", page("docs/field-reports.md"))
+    folder = os.path.join(h.ROOT, "tests", "e2e")
+    there = "".join(page(os.path.join(folder, f)) for f in os.listdir(folder) if f.endswith(".py"))
+    assert len(named) > 30
+    assert [n for n in named if f"def {n}(" not in there] == []
+
+
 def test_readme_and_admin_examples_run(start_weir, upstream):
     weir = start_weir()
     up = upstream(name="u")

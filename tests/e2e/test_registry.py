@@ -301,7 +301,7 @@ def test_nacos_beats(registry):
 def test_nacos_lease_rules_from_metadata(registry):
     registry.nacos("POST", "instance", **NACOS, metadata=json.dumps(
         {"preserved.heart.beat.interval": "100", "preserved.heart.beat.timeout": "300",
-         "preserved.ip.delete.timeout": "900"}))
+         "preserved.ip.delete.timeout": "4000"}))
     registry.until(lambda line: line.startswith("upsert") and " healthy=0 " in line)
     assert registry.hosts()[0]["healthy"] is True       # none is healthy: protection shows all
     registry.nacos("PUT", "instance/beat", **NACOS)
@@ -528,10 +528,13 @@ def ids_in(state):
 def test_kill_9_loses_nothing_that_was_saved(start, tmp_path):
     path = str(tmp_path / "registry.json")
     registry = start("--state-file", path)
+    # No lease may end while this goes on.
+    native = {**ENDPOINT, "ttl_ms": 3600000}
+    lasting = {"preserved.heart.beat.timeout": "3600000", "preserved.ip.delete.timeout": "7200000"}
     for i in range(100):
-        registry("PUT", f"/v1/endpoints/w{i}", {**ENDPOINT, "url": f"http://127.0.0.1:{9000 + i}", "epoch": i + 1})
+        registry("PUT", f"/v1/endpoints/w{i}", {**native, "url": f"http://127.0.0.1:{9000 + i}", "epoch": i + 1})
         registry.nacos("POST", "instance", serviceName="llm", ip="10.0.0.5", port=8000 + i, weight=2,
-                       metadata=json.dumps({"n": str(i)}))
+                       metadata=json.dumps({"n": str(i), **lasting}))
     registry.nacos("PUT", "instance", serviceName="llm", ip="10.0.0.5", port=8000, weight=0)
     registry.nacos("PUT", "service", serviceName="llm", protectThreshold=0.5)
     wanted = {f"w{i}" for i in range(100)} | {f"10.0.0.5:{8000 + i}" for i in range(100)}

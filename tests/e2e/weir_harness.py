@@ -361,9 +361,9 @@ class Wire:
         self.sock = sock
         self.sock.settimeout(PATIENCE)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.buf = b""
+        self.buf = bytearray()          # grown in place: bodies may have many megabytes
         self.eof = False
-        self.received = b""             # every byte ever read
+        self.received = bytearray()     # every byte ever read
 
     def send(self, data):
         self.sock.sendall(data.encode() if isinstance(data, str) else data)
@@ -373,7 +373,7 @@ class Wire:
         if self.eof:
             return False
         try:
-            got = self.sock.recv(65536)
+            got = self.sock.recv(1 << 18)
         except ConnectionResetError:
             self.was_reset = True
             got = b""
@@ -389,32 +389,23 @@ class Wire:
         while mark not in self.buf:
             if not self.fill():
                 raise EOFError(f"stream ended before {mark!r}; had {self.buf[:200]!r}")
-        at = self.buf.index(mark) + len(mark)
-        out, self.buf = self.buf[:at], self.buf[at:]
+        return self._take(self.buf.index(mark) + len(mark))
+
+    def _take(self, n):
+        out = bytes(memoryview(self.buf)[:n])
+        del self.buf[:n]
         return out
 
     def exactly(self, n):
-        if n - len(self.buf) > 1 << 20:     # a long body is not kept in `received`: that would copy it again and again
-            parts, self.buf = [self.buf], b""
-            missing = n - len(parts[0])
-            while missing:
-                got = self.sock.recv(min(missing, 1 << 20))
-                if not got:
-                    raise EOFError(f"stream ended, {n - missing} of {n} bytes")
-                parts.append(got)
-                missing -= len(got)
-            return b"".join(parts)
         while len(self.buf) < n:
             if not self.fill():
                 raise EOFError(f"stream ended, {len(self.buf)} of {n} bytes")
-        out, self.buf = self.buf[:n], self.buf[n:]
-        return out
+        return self._take(n)
 
     def rest(self):
         while self.fill():
             pass
-        out, self.buf = self.buf, b""
-        return out
+        return self._take(len(self.buf))
 
     def wait_closed(self):
         """Read until the peer has ended; anything it still sends stays in buf."""
@@ -546,6 +537,7 @@ class UpstreamConn(Wire):
         self.upstream = upstream
         self.closed = threading.Event()
         self.keep = True
+        self.inside = False             # a behaviour has a request that is not answered yet
 
     def read_request(self):
         """The next request with its whole body (100-continue is answered); None at the end."""
@@ -579,7 +571,22 @@ class UpstreamConn(Wire):
         body = body.encode() if isinstance(body, str) else body
         head = [f"HTTP/1.1 {status} {reason}", f"Content-Length: {len(body)}", f"x-worker: {self.upstream.name}"]
         head += [f"{k}: {v}" for k, v in headers]
+        self.leave()
         self.send("\r\n".join(head).encode() + b"\r\n\r\n" + body)
+
+    def enter(self):
+        with self.upstream.cond:
+            self.inside = True
+            self.upstream.active += 1
+            self.upstream.peak = max(self.upstream.peak, self.upstream.active)
+
+    def leave(self):
+        """No longer active, before the last byte goes out: with it Weir may send the next request at once."""
+        with self.upstream.cond:
+            if self.inside:
+                self.inside = False
+                self.upstream.active -= 1
+                self.upstream.cond.notify_all()
 
     def answer(self, request, text="hello"):
         """What an OpenAI-like server says to this request."""
@@ -602,6 +609,7 @@ class UpstreamConn(Wire):
     def end_stream(self, done=True):
         if done:
             self.sse_event("[DONE]")
+        self.leave()
         self.send("0\r\n\r\n")
 
     def hang_up(self):
@@ -668,17 +676,14 @@ class FakeUpstream:
                     return
                 if (request.method == "GET" or request.path in self.probe_posts) and self._probe(conn, request):
                     continue
+                conn.enter()
                 with self.cond:
                     self.requests.append(request)
-                    self.active += 1
-                    self.peak = max(self.peak, self.active)
                     self.cond.notify_all()
                 try:
                     self.behaviour(conn, request)
                 finally:
-                    with self.cond:
-                        self.active -= 1
-                        self.cond.notify_all()
+                    conn.leave()
         except (EOFError, OSError):
             pass                                # the peer went away: often what the test is about
         except Exception as e:                  # a mistake in the behaviour: shown at stop()

@@ -150,7 +150,10 @@ static void ask(struct world *w)
         q->x.tried[0].slot = next(w) % HOSTS;
         q->x.tried[0].generation = 1;
     }
+    /* None, passed, or in so many milliseconds. */
     q->f.deadline_ns = next(w);
+    if (q->f.deadline_ns > 1)
+        q->f.deadline_ns = w->rig.now + q->f.deadline_ns * NS_PER_MS;
     q->w = (struct sched_waiter){
         .features = &q->f, .exclude = &q->x, .reservation = &q->r, .tenant_tokens = next(w) & 3};
     int rc = sched_pool_admit(w->rig.pool, &q->f, &q->x, w->rig.now, w->rig.seed++, &w->rig.scratch,
@@ -159,9 +162,11 @@ static void ask(struct world *w)
     FUZZ_CHECK((rc == 0) == (q->r.cell != NULL));
     if (rc == 0)
         check_choice(w, q);
-    else if (rc == WEIR_E_AGAIN)
-        FUZZ_CHECK(sched_pool_enqueue(w->rig.pool, &q->w, w->rig.now) ==
-                   (q->w.node.at ? 0 : WEIR_E_FULL));
+    else if (rc == WEIR_E_AGAIN) {
+        rc = sched_pool_enqueue(w->rig.pool, &q->w, w->rig.now);
+        FUZZ_CHECK((rc == 0) == (q->w.node.at != 0));
+        FUZZ_CHECK(rc == 0 || rc == WEIR_E_FULL || (rc == WEIR_E_TIMEOUT && q->f.deadline_ns != 0));
+    }
 }
 
 static void offer(struct world *w)

@@ -282,6 +282,16 @@ static void option(const char *name, char *value)
         l->header_read_ns = number(value) * NS_PER_MS;
     } else if (strcmp(name, "--body-ms") == 0) {
         l->body_read_ns = number(value) * NS_PER_MS;
+    } else if (strcmp(name, "--body-rate") == 0) {
+        l->body_rate = number(value);
+    } else if (strcmp(name, "--stream-ms") == 0) {
+        l->stream_ns = number(value) * NS_PER_MS;
+    } else if (strcmp(name, "--stream-size") == 0) {
+        l->stream_bytes = number(value);
+    } else if (strcmp(name, "--connections") == 0) {
+        l->connections = (uint32_t)number(value);
+    } else if (strcmp(name, "--trust") == 0) {
+        app.route.trust_priority = strcmp(value, "priority") == 0;
     } else if (strcmp(name, "--idle-ms") == 0) {
         l->idle_ns = number(value) * NS_PER_MS;
     } else if (strcmp(name, "--body") == 0) {

@@ -23,7 +23,6 @@
 #include "loop/log.h"
 
 enum { INSTANCES_MAX = 100000, ANSWER_MAX = 1 << 20 };
-#define DRAIN_NS (30 * NS_PER_S)
 
 static int complain(const char *what, int rc)
 {
@@ -98,6 +97,7 @@ static const char *signal_name(int signal)
 static void on_end_signal(struct serve *s, int signal)
 {
     uint64_t now = loop_now(s->control_loop);
+    uint64_t longest = s->edition->conf->routing.limits.drain_ns;
 
     if (s->draining) {
         log_warn("serve", "%s, the second signal: ending now", signal_name(signal));
@@ -105,10 +105,10 @@ static void on_end_signal(struct serve *s, int signal)
         return;
     }
     s->draining = true;
-    log_info("serve", "%s: draining for at most %llu s; a second signal ends it at once",
-             signal_name(signal), (unsigned long long)(DRAIN_NS / NS_PER_S));
+    log_info("serve", "%s: draining for at most %g s; a second signal ends it at once",
+             signal_name(signal), (double)longest / (double)NS_PER_S);
     admin_event(s->admin, "draining", SLICE("{}"));
-    proxy_drain(s->proxy, now + DRAIN_NS, on_drained, s);
+    proxy_drain(s->proxy, now + longest, on_drained, s);
 }
 
 static void on_signal(void *ctx, int signal)

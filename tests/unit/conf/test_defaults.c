@@ -95,6 +95,10 @@ static void the_default_route_is_chain_for_all_paths(void **state)
     assert_true(m->idle_ns == 75 * NS_PER_S);
     assert_true(m->header_read_ns == 10 * NS_PER_S);
     assert_true(m->body_read_ns == 60 * NS_PER_S);
+    assert_true(m->body_rate == 512);
+    assert_true(m->stream_ns == 0);
+    assert_true(m->stream_bytes == 0);
+    assert_true(m->drain_ns == 30 * NS_PER_S);
     load_fini(&l);
 }
 

@@ -93,8 +93,8 @@ static void order_is_class_tenant_deadline_arrival(void **state)
 
     open_busy(&r, &busy);
     ask(&q[0], 5, 0, 10);
-    ask(&q[1], 5, 900, 10);
-    ask(&q[2], 5, 800, 10);
+    ask(&q[1], 5, r.now + 900, 10);
+    ask(&q[2], 5, r.now + 800, 10);
     ask(&q[3], 5, 0, 3);
     ask(&q[4], 5, 0, 3);
     ask(&q[5], 2, 0, 99);
@@ -149,6 +149,149 @@ static void ageing_ends_starvation(void **state)
     while ((got = next(&r, running)))
         running = &got->r;
     assert_int_equal(sched_pool_waiting(r.pool), 0);
+    rig_close(&r);
+}
+
+/*
+ * Whatever else comes, of any class, tenant and deadline: a waiter of class c is served at the latest as the (n + 1)th
+ * after c x age, n being how many waited when it came. And as long as none aged to the end, the order is that of classes.
+ */
+static void nobody_starves(void **state)
+{
+    (void)state;
+    enum { N = 3000 };
+    struct rig r;
+    struct reservation busy;
+    static struct request q[N];
+    static struct {
+        uint64_t from; /* when it has aged to the end */
+        uint32_t left; /* how many may be served from then on before it */
+        bool waits;
+    } bound[N];
+    struct prng random = {.state = 4};
+    struct reservation *running = &busy;
+    uint32_t came = 0;
+    uint32_t served = 0;
+
+    open_busy(&r, &busy);
+    while (served < N) {
+        /* 120 % load in bursts until all came: the queue grows to hundreds. */
+        for (uint64_t burst = prng_next(&random) % 13; burst > 0 && came < N; burst--) {
+            uint8_t class = (uint8_t)(came % 10 == 0 ? 9 : 1 + prng_next(&random) % 3);
+            bool hurried = class < 9 && prng_next(&random) % 2;
+            ask(&q[came], class, hurried ? r.now + 3600 * NS_PER_S : 0, prng_next(&random) % 3);
+            bound[came].from = r.now + class * r.queue.age_ns;
+            bound[came].left = sched_pool_waiting(r.pool);
+            bound[came].waits = true;
+            if (sched_pool_enqueue(r.pool, &q[came].w, r.now) != 0)
+                bound[came].waits = false, served++; /* full: told at once */
+            came++;
+        }
+        for (int i = 0; i < 5; i++) {
+            struct request *got = next(&r, running);
+            if (!got)
+                break;
+            running = &got->r;
+            served++;
+            bound[got - q].waits = false;
+            for (uint32_t k = 0; k < came; k++)
+                if (bound[k].waits && r.now >= bound[k].from)
+                    assert_true(bound[k].left-- > 0);
+            r.now += 50 * NS_PER_MS;
+        }
+    }
+    rig_end(running);
+    assert_int_equal(sched_pool_waiting(r.pool), 0);
+    rig_close(&r);
+}
+
+/* Class 1 with deadlines, for ever: what aged to class 1 without one is not held back by them. */
+static void deadlines_of_newcomers_do_not_starve(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct reservation busy;
+    struct request old;
+    static struct request fresh[200];
+    struct request *got = NULL;
+
+    open_busy(&r, &busy);
+    uint64_t begun = r.now;
+    ask(&old, 3, 0, 7);
+    assert_int_equal(sched_pool_enqueue(r.pool, &old.w, r.now), 0);
+    struct reservation *running = &busy;
+    for (int i = 0; i < 200 && got != &old; i++) {
+        ask(&fresh[i], 1, r.now + 60 * NS_PER_S, 0);
+        assert_int_equal(sched_pool_enqueue(r.pool, &fresh[i].w, r.now), 0);
+        got = next(&r, running);
+        running = &got->r;
+        if (got != &old)
+            r.now += NS_PER_S;
+    }
+    assert_ptr_equal(got, &old);
+    assert_int_equal(r.now - begun, 30 * NS_PER_S);
+    while ((got = next(&r, running)))
+        running = &got->r;
+    rig_close(&r);
+}
+
+/* Two places a second: who has less time than those before it take is refused at once; with time enough it waits. */
+#define HALF (NS_PER_S / 2)
+static void what_cannot_be_in_time_is_refused(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct reservation busy;
+    static struct request q[40];
+    struct request late;
+
+    open_busy(&r, &busy);
+    struct reservation *running = &busy;
+    ask(&late, 5, r.now, 0);
+    assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), WEIR_E_TIMEOUT); /* passed */
+    for (int i = 0; i < 20; i++) {
+        ask(&q[i], 5, r.now + 1, 0);
+        q[i].f.deadline_ns = 0;
+        assert_int_equal(sched_pool_enqueue(r.pool, &q[i].w, r.now), 0);
+    }
+    ask(&late, 5, r.now + 1, 0); /* a nanosecond, but nothing is known yet of the rate */
+    assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
+    sched_pool_cancel(r.pool, &late.w);
+    for (int i = 0; i < 10; i++) {
+        r.now += HALF;
+        running = &next(&r, running)->r;
+    }
+    /* Ten wait, without deadline: one that has a deadline stands before them. */
+    assert_int_equal(sched_pool_waiting(r.pool), 10);
+    assert_int_equal(sched_pool_retry_after_s(r.pool, r.now), 5);
+    ask(&late, 5, r.now + HALF - 1, 0);
+    assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), WEIR_E_TIMEOUT);
+    assert_int_equal(late.w.node.at, 0);
+    ask(&late, 5, r.now + HALF, 0);
+    assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
+    sched_pool_cancel(r.pool, &late.w);
+    /* In a lower class it is the eleventh. */
+    ask(&late, 6, r.now + 11 * HALF - 1, 0);
+    assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), WEIR_E_TIMEOUT);
+    ask(&late, 6, r.now + 11 * HALF, 0);
+    assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
+    sched_pool_cancel(r.pool, &late.w);
+    /* Those before it that want more than it does are no reason: it may be served before them. */
+    ask(&late, 6, r.now + 11 * HALF - 1, 0);
+    for (int i = 10; i < 20; i++)
+        q[i].f.output_tokens = 4000;
+    assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
+    sched_pool_cancel(r.pool, &late.w);
+    for (int i = 10; i < 20; i++)
+        q[i].f.output_tokens = 0;
+    /* Others will serve it: what was measured is forgotten. */
+    rig_add(&r, 1, "max_concurrency=1 health_status=loading");
+    rig_refresh(&r);
+    ask(&late, 6, r.now + 1, 0);
+    assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
+    sched_pool_cancel(r.pool, &late.w);
+    for (struct request *got; (got = next(&r, running));)
+        running = &got->r;
     rig_close(&r);
 }
 
@@ -423,6 +566,9 @@ int main(void)
         cmocka_unit_test(a_pool_with_labels_has_only_members_that_have_them),
         cmocka_unit_test(order_is_class_tenant_deadline_arrival),
         cmocka_unit_test(ageing_ends_starvation),
+        cmocka_unit_test(nobody_starves),
+        cmocka_unit_test(deadlines_of_newcomers_do_not_starve),
+        cmocka_unit_test(what_cannot_be_in_time_is_refused),
         cmocka_unit_test(nobody_jumps_the_queue_but_the_unfitting_do_not_block),
         cmocka_unit_test(offers_look_64_deep_and_keep_places),
         cmocka_unit_test(cancel_limits_and_hints),
