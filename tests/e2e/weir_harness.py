@@ -360,10 +360,11 @@ class Wire:
     def __init__(self, sock):
         self.sock = sock
         self.sock.settimeout(PATIENCE)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sock.family != socket.AF_UNIX:
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buf = b""
         self.eof = False
-        self.received = b""             # every byte ever read
+        self.received = bytearray()     # every byte ever read
 
     def send(self, data):
         self.sock.sendall(data.encode() if isinstance(data, str) else data)
@@ -404,10 +405,15 @@ class Wire:
                 parts.append(got)
                 missing -= len(got)
             return b"".join(parts)
-        while len(self.buf) < n:
+        parts, have = [self.buf], len(self.buf)
+        while have < n:
+            self.buf = b""
             if not self.fill():
-                raise EOFError(f"stream ended, {len(self.buf)} of {n} bytes")
-        out, self.buf = self.buf[:n], self.buf[n:]
+                raise EOFError(f"stream ended, {have} of {n} bytes")
+            parts.append(self.buf)
+            have += len(self.buf)
+        all = b"".join(parts)
+        out, self.buf = all[:n], all[n:]
         return out
 
     def rest(self):
