@@ -26,14 +26,17 @@ class UnixClient(RawClient):
         self.chunked, self.length = False, None
 
 
+def settings(config):
+    return json.dumps({"admin": {"address": "127.0.0.1:0"}, "registry": {"address": "off"}, "threads": 2, **config})
+
+
 class Gateway(Process):
     """`weir serve` with exactly this configuration; .data is what its ready line says, in order."""
 
     def __init__(self, tmp_path, config, env=None, wait=True, name="weir.yaml"):
-        path = tmp_path / name
-        path.write_text(json.dumps({"admin": {"address": "127.0.0.1:0"}, "registry": {"address": "off"}, "threads": 2,
-                                    **config}), encoding="utf-8")
-        argv = [BIN, "serve", "--config", str(path)]
+        self.path = tmp_path / name
+        self.rewrite(config)
+        argv = [BIN, "serve", "--config", str(self.path)]
         super().__init__(argv, env)
         if wait:
             try:
@@ -42,6 +45,9 @@ class Gateway(Process):
                 self.kill()
                 raise
             self.data = [w.split("=", 1)[1] for w in line.split() if w.startswith("data=")]
+
+    def rewrite(self, config):
+        self.path.write_text(settings(config), encoding="utf-8")
 
 
 def static(*upstreams):
@@ -113,6 +119,37 @@ def test_a_stale_socket_file_is_replaced_and_a_living_one_is_not(keeper, tmp_pat
     assert path.read_text(encoding="ascii") == "precious"
 
 
+def test_a_unix_listener_comes_and_goes_by_reload(keeper, tmp_path, upstream):
+    path = tmp_path / "weir.sock"
+    both = {"listeners": [{"address": "127.0.0.1:0"}, {"address": f"unix:{path}"}],
+            "discovery": static(upstream()), "health": {"interval": "50ms"}}
+    one = {**both, "listeners": both["listeners"][:1]}
+    g = keeper.add(Gateway(tmp_path, one))
+    host, port = g.data[0].rsplit(":", 1)
+    served(lambda: RawClient((host, int(port))))
+    g.rewrite(both)
+    g.kill(signal.SIGHUP)
+    g.wait_line(rf"listening on unix:{path} for clients")
+    served(lambda: UnixClient(path))
+    held = UnixClient(path)
+    held.request(body=CHAT)
+    assert held.response().status == 200
+    g.rewrite(one)
+    g.kill(signal.SIGHUP)
+
+    def refused():
+        try:
+            UnixClient(path).close()
+        except (ConnectionRefusedError, FileNotFoundError):
+            return True
+        return False
+    wait_until(refused, "the listener to be gone")
+    held.request(body=CHAT)                             # who is there goes on
+    assert held.response().status == 200
+    wait_until(lambda: not path.exists(), "the socket file to be removed")
+    held.close()
+
+
 def test_the_end_does_not_remove_the_socket_of_a_successor(keeper, tmp_path):
     path = tmp_path / "weir.sock"
     g = keeper.add(Gateway(tmp_path, {"listeners": [{"address": f"unix:{path}"}]}))
@@ -149,8 +186,7 @@ def test_ipv6_is_a_listener_of_its_own(keeper, tmp_path, upstream):
 def start_passed(keeper, tmp_path, config, sockets, names, env=None):
     """Start it with these sockets as descriptors 3, 4, ... as a service manager does."""
     path = tmp_path / "weir.yaml"
-    path.write_text(json.dumps({"admin": {"address": "127.0.0.1:0"}, "registry": {"address": "off"}, "threads": 2,
-                                **config}), encoding="utf-8")
+    path.write_text(settings(config), encoding="utf-8")
     code = ("import fcntl,os,sys\n"
             f"fds={[s.fileno() for s in sockets]}\n"
             "held=[fcntl.fcntl(f, fcntl.F_DUPFD, 64) for f in fds]\n"

@@ -14,7 +14,7 @@ import warnings
 import pytest
 
 from tls_util import Authority, TlsClient, TlsUpstream
-from weir_harness import BIN, PATIENCE, Process, address, answer_at_once, run_weir, wait_until
+from weir_harness import BIN, PATIENCE, Process, RawClient, address, answer_at_once, run_weir, wait_until
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -223,6 +223,54 @@ def test_new_certificates_are_taken_without_touching_open_streams(start_weir, ke
     assert stream.event() == "after"
     assert stream.event() == "[DONE]" and stream.event() is None
     assert stream.sock.getpeercert()["serialNumber"] == serial
+
+
+def test_a_listener_changes_between_plain_and_tls_by_reload(start_weir, pki, upstream):
+    """The same socket: who comes after the reload speaks the new way, who is there goes on."""
+    w = start(start_weir, [upstream()])
+    before = RawClient(w.data)
+    before.request(body=CHAT)
+    assert before.response().status == 200
+    for section, reloads in ((tls(pki.server), 1), (None, 2)):
+        with open(w.config_path, "w", encoding="utf-8") as f:
+            json.dump(config(section), f)
+        w.kill(signal.SIGHUP)
+        wait_until(lambda n=reloads: w.metrics().value("weir_config_reloads_total", result="ok") == n,
+                   "the reload")
+        if section:
+            assert ask(w, pki.client())[0] == 200
+        else:
+            assert w.chat().status == 200
+    before.request(body=CHAT)
+    assert before.response().status == 200
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_tls_client_that_leaves_is_noticed_in_the_middle_of_a_stream(start_weir, keeper, pki, announced):
+    gone = threading.Event()
+
+    def behaviour(conn, request):
+        conn.start_stream()
+        conn.sse_event("one")
+        conn.wait_closed()                              # Weir hangs up on us: the request is cancelled
+        gone.set()
+
+    up = keeper.add(TlsUpstream(pki.up, behaviour=behaviour))
+    w = start(start_weir, [up], tls(pki.server), upstream_tls={"ca": "file:" + pki.ca})
+    c = TlsClient(w.data, pki.client())
+    c.request(body={**CHAT, "stream": True})
+    assert c.head()[0] == 200 and c.event() == "one"
+    if announced:
+        c.sock.setblocking(False)
+        try:
+            c.sock.unwrap()                             # close_notify, and no FIN yet
+        except (ssl.SSLError, OSError):
+            pass
+    else:
+        c.close()
+    assert gone.wait(PATIENCE)
+    wait_until(lambda: w.inflight() == 0, "the counters to be back at 0")
 
 
 def test_wrong_files_are_refused_with_the_file_and_the_reason(pki, tmp_path):
