@@ -26,6 +26,7 @@ enum {
     ANSWERS_MAX =
         16384, /* bytes that the peer can make us queue by what it sends, before it has read some */
     NAME_MAX_BYTES = 255,
+    SESSIONS_MAX = 8192, /* kept for TLS 1.2 clients; tickets are kept by the clients */
 };
 
 enum tls_end { TLS_OPEN, TLS_ANNOUNCED, TLS_BROKEN };
@@ -164,6 +165,7 @@ SSL_CTX *tls_ctx_new(bool server)
     if (server) {
         static const unsigned char name[] = "weir";
         SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_SERVER);
+        SSL_CTX_sess_set_cache_size(c, SESSIONS_MAX);
         if (!SSL_CTX_set_session_id_context(c, name, sizeof(name) - 1)) {
             SSL_CTX_free(c);
             return NULL;
