@@ -248,14 +248,21 @@ check_servers(struct build *b, const struct raw_source *raw, const struct conf_p
     const char *why = "";
     struct slice host;
     uint16_t port;
+    bool tls;
 
-    for (uint32_t i = 0; i < raw->servers.n; i++)
-        if (conf_url_split(raw->servers.items[i], &host, &port, &why)) {
+    for (uint32_t i = 0; i < raw->servers.n; i++) {
+        int rc = conf_url_split(raw->servers.items[i], &tls, &host, &port, &why);
+        if (rc == 0 && host.p[0] == '/') {
+            why = "is a socket; write http://host:port or https://host:port";
+            rc = WEIR_E_INVALID;
+        }
+        if (rc) {
             struct conf_path here = at_index(&list, i);
             struct conf_place at = conf_place_value(b, conf_nth(b, node, i));
             CONF_FAIL(b, &at, &here, SLICE("\""), raw->servers.items[i], SLICE("\" "),
                       slice_str(why));
         }
+    }
 }
 
 static void compile_source(struct build *b,
