@@ -14,7 +14,8 @@ die() { say "$*"; exit 1; }
 
 set_build="gcc@gcc libc6-dev meson@meson ninja-build@ninja pkg-config@pkg-config curl@curl
 libyaml-dev libjansson-dev libxxhash-dev libc-ares-dev libcurl4-openssl-dev libssl-dev"
-set_test="libcmocka-dev python3@python3 python3-venv@python3.venv nodejs@node npm@npm shellcheck@shellcheck valgrind@valgrind"
+set_test="libcmocka-dev python3@python3 python3-venv@python3.venv nodejs@node npm@npm shellcheck@shellcheck valgrind@valgrind
+openssl@openssl"
 set_bench="python3@python3 haproxy@haproxy nginx-light@nginx strace@strace valgrind@valgrind"
 
 has() { # PACKAGE[@PROBE]

@@ -316,6 +316,7 @@ int admin_start(struct loop *loop,
         }
     }
     struct http_server_options so = {.addr = o->addr,
+                                     .tls = o->tls,
                                      .body_max = BODY_MAX,
                                      .connections_max = CONNECTIONS,
                                      .idle_ns = 60 * NS_PER_S,

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "loop/loop.h"
 #include "net/addr.h"
+#include "net/tls.h"
 
 /**
  * All write JSON (metrics: Prometheus text) into out. Results: 0 = 200 with out as the body; WEIR_E_NOTFOUND = 404,
@@ -38,7 +39,8 @@ struct admin_hooks {
 
 struct admin_options {
     struct net_addr addr;
-    const char *token; /**< NULL = none asked; copied */
+    struct net_tls_slot *tls; /**< borrowed; NULL, or empty = plain */
+    const char *token;        /**< NULL = none asked; copied */
     struct admin_hooks hooks;
 };
 

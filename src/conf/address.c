@@ -98,8 +98,18 @@ int conf_host_parse(struct slice text, struct conf_host *out)
     return 0;
 }
 
+static bool is_v4(const struct conf_host *h)
+{
+    static const uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+    return memcmp(h->bytes, prefix, sizeof(prefix)) == 0;
+}
+
 bool conf_host_overlap(const struct conf_host *a, const struct conf_host *b)
 {
+    /* An IPv6 listener takes IPv6 alone. */
+    if (is_v4(a) != is_v4(b))
+        return false;
     return a->any || b->any || memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
 }
 
@@ -149,26 +159,52 @@ static bool host_name(struct slice s)
     return true;
 }
 
-int conf_url_split(struct slice text, struct slice *host, uint16_t *port, const char **why)
+static bool scheme(struct slice text, struct slice want, struct slice *rest)
 {
-    struct conf_host literal;
+    if (text.n < want.n || !slice_eq_nocase(slice_of(text.p, want.n), want))
+        return false;
+    *rest = slice_from(text, want.n);
+    return true;
+}
 
-    if (text.n >= 8 && slice_eq_nocase(slice_of(text.p, 8), SLICE("https://"))) {
-        *why = "TLS to endpoints is not supported yet in this version; use http://";
+static int unix_path(struct slice rest, struct slice *host, uint16_t *port, const char **why)
+{
+    enum { SUN_PATH_MAX = 107 };
+    bool bad = rest.n < 2 || rest.n > SUN_PATH_MAX || rest.p[0] != '/';
+
+    for (size_t i = 0; i < rest.n && !bad; i++)
+        bad = (unsigned char)rest.p[i] <= 0x20 || rest.p[i] == 0x7f || rest.p[i] == '?' ||
+              rest.p[i] == '#' || rest.p[i] == '%';
+    if (bad) {
+        *why = "has no usable socket path; write http+unix:///path/of/socket, at most 107 bytes";
         return WEIR_E_INVALID;
     }
-    if (text.n < 7 || !slice_eq_nocase(slice_of(text.p, 7), SLICE("http://"))) {
+    *host = rest;
+    *port = 0;
+    return 0;
+}
+
+int conf_url_split(
+    struct slice text, bool *tls, struct slice *host, uint16_t *port, const char **why)
+{
+    struct conf_host literal;
+    struct slice rest;
+
+    *tls = false;
+    if (scheme(text, SLICE("http+unix://"), &rest))
+        return unix_path(rest, host, port, why);
+    *tls = scheme(text, SLICE("https://"), &rest);
+    if (!*tls && !scheme(text, SLICE("http://"), &rest)) {
         *why = "is not a URL; write http://host:port";
         return WEIR_E_INVALID;
     }
-    struct slice rest = slice_from(text, 7);
     size_t slash = slice_find(rest, '/');
     if (slash + 1 < rest.n) {
         *why = "must not have a path; write http://host:port";
         return WEIR_E_INVALID;
     }
     rest.n = slash;
-    *port = 80;
+    *port = *tls ? 443 : 80;
     bool bracket = rest.n && rest.p[0] == '[';
     bool plain = bracket ? rest.p[rest.n - 1] == ']' : slice_find(rest, ':') == rest.n;
     if (plain) {

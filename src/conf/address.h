@@ -32,10 +32,11 @@ bool conf_host_reaches(const struct conf_host *to, const struct conf_host *liste
 int conf_host_port_split(struct slice text, struct slice *host, uint16_t *port) MUST_CHECK;
 
 /**
- * "http://host[:port][/]", borrowed from text; the port is 80 when it is not given.
+ * "http://host[:port][/]" or https, borrowed from text; the port is 80 or 443 when it is not given.
+ * Or "http+unix:///path": host is the path, port 0.
  * @param why out: on failure, what is wrong, as words that follow the quoted URL.
  */
-int conf_url_split(struct slice text, struct slice *host, uint16_t *port, const char **why)
-    MUST_CHECK;
+int conf_url_split(
+    struct slice text, bool *tls, struct slice *host, uint16_t *port, const char **why) MUST_CHECK;
 
 #endif /* WEIR_CONF_ADDRESS_H */

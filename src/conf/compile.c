@@ -69,7 +69,8 @@ static void check_door(struct build *b,
                        const struct conf_secret *token,
                        bool insecure)
 {
-    if (a->off || conf_address_loopback(a) || token->kind != CONF_SECRET_NONE || insecure)
+    if (a->off || a->kind != CONF_ADDRESS_TCP || conf_address_loopback(a) ||
+        token->kind != CONF_SECRET_NONE || insecure)
         return;
     struct conf_path top = {.key = slice_str(section)};
     struct conf_path path = under(&top, "address");
@@ -87,7 +88,7 @@ static void compile_addresses(struct build *b, struct conf *c, struct own *own, 
 
     if (!listeners)
         return;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && !b->nomem; i++) {
         struct conf_path here = at_index(&top, i);
         struct conf_path path = under(&here, "address");
         const struct own *other = find_own(own, *n_own, &raw[i].listener.address);
@@ -97,12 +98,15 @@ static void compile_addresses(struct build *b, struct conf *c, struct own *own, 
             CONF_FAIL(b, &at, &path, SLICE("is taken already by "), slice_str(other->what));
         }
         listeners[i] = raw[i].listener;
+        conf_listener_compile(b, raw, i, &here, &listeners[i]);
         add_own(own, n_own, &raw[i].listener.address, "a listener");
     }
     c->listeners = listeners;
     c->n_listeners = n;
-    c->admin = b->raw->admin;
-    c->registry = b->raw->registry;
+    c->admin = b->raw->admin.admin;
+    c->registry = b->raw->registry.registry;
+    conf_tls_compile(b, &b->raw->admin.tls, &c->admin.tls);
+    conf_tls_compile(b, &b->raw->registry.tls, &c->registry.tls);
 
     const struct {
         const char *section, *override, *what;
@@ -117,6 +121,14 @@ static void compile_addresses(struct build *b, struct conf *c, struct own *own, 
             struct conf_place at = conf_place_option(b, conf_child(b, 0, doors[i].section),
                                                      "address", doors[i].override);
             CONF_FAIL(b, &at, &path, SLICE("is taken already by "), slice_str(other->what));
+        }
+        if (!doors[i].address->off && doors[i].address->kind != CONF_ADDRESS_TCP) {
+            struct conf_path section = {.key = slice_str(doors[i].section)};
+            struct conf_path path = under(&section, "address");
+            struct conf_place at = conf_place_option(b, conf_child(b, 0, doors[i].section),
+                                                     "address", doors[i].override);
+            CONF_FAIL(b, &at, &path, SLICE("must be host:port; other sockets are for listeners"));
+            continue;
         }
         add_own(own, n_own, doors[i].address, doors[i].what);
     }
@@ -133,9 +145,11 @@ static struct slice authority_of(struct build *b, struct slice host, uint16_t po
     char number[CONF_NUMBER_TEXT];
     struct slice digits = conf_number_text(CONF_T_COUNT, port, number);
     bool v6 = slice_find(host, ':') < host.n;
-    char *p = room(b, host.n + digits.n + 4, 1);
     size_t n = 0;
 
+    if (host.p[0] == '/')
+        return host;
+    char *p = room(b, host.n + digits.n + 4, 1);
     if (!p)
         return (struct slice){NULL, 0};
     if (v6)
@@ -192,11 +206,12 @@ static void compile_endpoint(struct build *b,
     struct conf_host literal;
     struct slice host;
     uint16_t port;
+    bool tls;
     const char *why = "";
 
     if (!raw->url.p)
         return; /* told already */
-    if (conf_url_split(raw->url, &host, &port, &why)) {
+    if (conf_url_split(raw->url, &tls, &host, &port, &why)) {
         CONF_FAIL(b, &at, &url, SLICE("\""), raw->url, SLICE("\" "), slice_str(why));
         return;
     }
@@ -209,6 +224,7 @@ static void compile_endpoint(struct build *b,
             }
     e->url = raw->url;
     e->gpu_type = raw->gpu_type;
+    e->instance.tls = tls;
     e->instance.host = host;
     e->instance.port = port;
     e->instance.key = authority_of(b, host, port);
@@ -232,14 +248,21 @@ check_servers(struct build *b, const struct raw_source *raw, const struct conf_p
     const char *why = "";
     struct slice host;
     uint16_t port;
+    bool tls;
 
-    for (uint32_t i = 0; i < raw->servers.n; i++)
-        if (conf_url_split(raw->servers.items[i], &host, &port, &why)) {
+    for (uint32_t i = 0; i < raw->servers.n; i++) {
+        int rc = conf_url_split(raw->servers.items[i], &tls, &host, &port, &why);
+        if (rc == 0 && host.p[0] == '/') {
+            why = "is a socket; write http://host:port or https://host:port";
+            rc = WEIR_E_INVALID;
+        }
+        if (rc) {
             struct conf_path here = at_index(&list, i);
             struct conf_place at = conf_place_value(b, conf_nth(b, node, i));
             CONF_FAIL(b, &at, &here, SLICE("\""), raw->servers.items[i], SLICE("\" "),
                       slice_str(why));
         }
+    }
 }
 
 static void compile_source(struct build *b,
@@ -410,5 +433,8 @@ void conf_compile(struct build *b, struct conf *c)
     c->decisions_per_s = b->raw->decisions_per_s;
     c->logging = b->raw->logging;
     c->threads = b->raw->threads;
+    c->user = b->raw->user;
+    c->group = b->raw->group;
+    conf_upstream_tls_compile(b, c);
     c->raw = b->raw;
 }

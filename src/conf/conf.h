@@ -14,11 +14,17 @@
 #include "model/route_t.h"
 #include "model/update_t.h"
 
-/** Where to listen: a literal address or "localhost", and a port (0 = any free one). */
+/**
+ * Where to listen: a literal address or "localhost", and a port (0 = any free one); a Unix socket; or a descriptor that
+ * whoever started us has opened.
+ */
+enum conf_address_kind { CONF_ADDRESS_TCP, CONF_ADDRESS_UNIX, CONF_ADDRESS_INHERITED };
 struct conf_address {
-    bool off;          /**< "off": do not listen; host is absent then */
-    struct slice host; /**< IPv6 without brackets */
-    uint16_t port;
+    bool off; /**< "off": do not listen; host is absent then */
+    enum conf_address_kind kind;
+    struct slice
+        host;      /**< IPv6 without brackets; the path; the name in LISTEN_FDNAMES. Terminated */
+    uint16_t port; /**< 0 when not TCP */
 };
 
 /** Where a secret is, never the secret. Resolve it with confio_secret(). */
@@ -28,21 +34,46 @@ struct conf_secret {
     struct slice name; /**< path or variable, terminated */
 };
 
+/** PEM files, terminated. */
+struct conf_tls_pair {
+    struct slice cert, key;
+};
+
+/** TLS of a listener. */
+enum conf_client_cert { CONF_CLIENT_CERT_REQUIRED, CONF_CLIENT_CERT_OPTIONAL };
+struct conf_tls {
+    const struct conf_tls_pair *pairs; /**< the first is the default one */
+    uint32_t n_pairs;                  /**< 0 = plain */
+    struct slice client_ca;            /**< terminated; absent: clients are not asked */
+    enum conf_client_cert client_cert;
+};
+
+/** TLS towards endpoints. Paths and names are terminated, and absent when not given. */
+struct conf_upstream_tls {
+    struct slice ca, cert, key, server_name;
+    bool insecure_skip_verify;
+};
+
 enum conf_listener_mode { CONF_LISTENER_HTTP };
 struct conf_listener {
     struct slice name; /**< absent: not named */
     struct conf_address address;
     enum conf_listener_mode mode;
+    uint32_t socket_mode;                   /**< of a Unix socket */
+    struct slice socket_user, socket_group; /**< absent: as the process */
+    struct conf_tls tls;
 };
 
 struct conf_admin {
     struct conf_address address;
+    struct conf_tls tls;
     struct conf_secret token;
     bool insecure; /**< a non-loopback address without a token is meant */
 };
 
 struct conf_registry {
     struct conf_address address; /**< may be off */
+    struct conf_tls tls;
     struct conf_secret token;
     struct slice state_file; /**< terminated; absent: state is not kept */
     bool insecure;
@@ -122,7 +153,9 @@ struct conf {
     struct conf_health health;
     uint32_t decisions_per_s; /**< logged at most; 0 = none */
     struct conf_logging logging;
-    uint32_t threads;           /**< 0 = one per core */
+    uint32_t threads; /**< 0 = one per core */
+    struct conf_upstream_tls upstream_tls;
+    struct slice user, group;   /**< to become after binding, terminated; absent: stay */
     const struct conf_raw *raw; /**< for printing and comparing */
 };
 

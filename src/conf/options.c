@@ -38,42 +38,87 @@ static const char *const forwarded_words[] = {"append", "replace", "off", NULL};
 static const char *const trust_words[] = {"priority", "tenant", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", NULL};
 
+static const char *const client_cert_words[] = {"required", "optional", NULL};
+
+static const struct conf_option tls_pair_options[] = {
+    {.key = "cert", .type = CONF_T_FILE, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_tls_pair, pair.cert),
+     .doc = "Certificate in PEM, its chain behind it."},
+    {.key = "key", .type = CONF_T_FILE, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_tls_pair, pair.key),
+     .doc = "Its key in PEM, without a passphrase."},
+};
+SECTION("tls.more[]", raw_tls_pair, tls_pair_options);
+
+/* The same for every place that listens. */
+static const struct conf_option tls_options[] = {
+    {.key = "cert", .type = CONF_T_FILE, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_tls, pair.cert),
+     .doc = "Certificate in PEM, its chain behind it; for clients that name no host, or one that no other certificate has. Files are read at the start and at SIGHUP; open connections keep what they have."},
+    {.key = "key", .type = CONF_T_FILE, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_tls, pair.key),
+     .doc = "Its key in PEM, without a passphrase."},
+    {.key = "more", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(raw_tls, more), .max = 63, .child = &raw_tls_pair_section,
+     .doc = "Certificates for other hosts, chosen by the name that the client asks for (SNI)."},
+    {.key = "client_ca", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(raw_tls, client_ca),
+     .doc = "Certificates in PEM that client certificates have to be signed by; when absent, clients are not asked for one."},
+    {.key = "client_cert", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_tls, client_cert), .words = client_cert_words, .fallback = "required",
+     .doc = "With client_ca: whether a client may come without a certificate."},
+};
+SECTION("tls", raw_tls, tls_options);
+
+static const struct conf_option upstream_tls_options[] = {
+    {.key = "ca", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(conf_upstream_tls, ca),
+     .doc = "Certificates in PEM that those of endpoints have to be signed by; when absent, those that the system trusts."},
+    {.key = "cert", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(conf_upstream_tls, cert), .doc = "Certificate that is shown to endpoints that ask for one."},
+    {.key = "key", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(conf_upstream_tls, key), .doc = "Its key in PEM, without a passphrase."},
+    {.key = "server_name", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(conf_upstream_tls, server_name), .max = 255,
+     .doc = "Name that is asked for (SNI) and that certificates must have; when absent, the host of each endpoint."},
+    {.key = "insecure_skip_verify", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(conf_upstream_tls, insecure_skip_verify), .fallback = "false",
+     .doc = "Take any certificate: who is in between then reads every prompt."},
+};
+SECTION("upstream_tls", conf_upstream_tls, upstream_tls_options);
+
 static const struct conf_option listener_options[] = {
     {.key = "name", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_listener, listener.name), .max = TEXT_MAX,
      .doc = "What logs call it."},
     {.key = "address", .type = CONF_T_ADDRESS, .flags = CONF_LIVE, AT(raw_listener, listener.address), .fallback = "0.0.0.0:30000",
-     .doc = "Where clients connect: a literal address or localhost, and a port; port 0 takes any free one."},
+     .doc = "Where clients connect: a literal address or localhost, and a port; port 0 takes any free one. [::] is IPv6 alone: for both, list 0.0.0.0 too. Or unix:PATH, or systemd:NAME for a socket of systemd's (FileDescriptorName=)."},
     {.key = "mode", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_listener, listener.mode), .words = mode_words, .fallback = "http",
      .doc = "What is spoken there."},
-    {.key = "tls", .type = CONF_T_LATER, .doc = "Certificate and key."},
+    {.key = "socket_mode", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_listener, socket_mode), .max = 4, .fallback = "0660",
+     .doc = "Rights of a Unix socket, in octal; who may write may connect."},
+    {.key = "socket_user", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_listener, socket_user), .max = 64,
+     .doc = "Owner of a Unix socket; when absent, who starts Weir."},
+    {.key = "socket_group", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_listener, socket_group), .max = 64,
+     .doc = "Group of a Unix socket."},
+    {.key = "tls", .type = CONF_T_SECTION, AT(raw_listener, tls), .child = &raw_tls_section, .doc = "Serve TLS 1.2 and 1.3; plain when absent."},
 };
 SECTION("listeners[]", raw_listener, listener_options);
 
 static const struct conf_option admin_options[] = {
-    {.key = "address", .type = CONF_T_ADDRESS, AT(conf_admin, address), .fallback = "127.0.0.1:29000",
+    {.key = "address", .type = CONF_T_ADDRESS, AT(raw_admin, admin.address), .fallback = "127.0.0.1:29000",
      .doc = "Where the admin API and the metrics are served."},
-    {.key = "token", .type = CONF_T_SECRET, .flags = CONF_LIVE, AT(conf_admin, token),
+    {.key = "token", .type = CONF_T_SECRET, .flags = CONF_LIVE, AT(raw_admin, admin.token),
      .doc = "Bearer token that the admin API asks for; required when the address is not loopback."},
-    {.key = "insecure", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(conf_admin, insecure), .fallback = "false",
+    {.key = "insecure", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(raw_admin, admin.insecure), .fallback = "false",
      .doc = "Serve a non-loopback address without a token all the same."},
+    {.key = "tls", .type = CONF_T_SECTION, .flags = CONF_LIVE, AT(raw_admin, tls), .child = &raw_tls_section, .doc = "Serve TLS, as listeners[].tls; plain when absent."},
 };
-SECTION("admin", conf_admin, admin_options);
+SECTION("admin", raw_admin, admin_options);
 
 static const struct conf_option registry_options[] = {
-    {.key = "address", .type = CONF_T_ADDRESS, AT(conf_registry, address), .fallback = "127.0.0.1:8848", .zero = "off",
+    {.key = "address", .type = CONF_T_ADDRESS, AT(raw_registry, registry.address), .fallback = "127.0.0.1:8848", .zero = "off",
      .doc = "Where the embedded registry (native and Nacos-compatible HTTP) is served."},
-    {.key = "token", .type = CONF_T_SECRET, .flags = CONF_LIVE, AT(conf_registry, token),
+    {.key = "token", .type = CONF_T_SECRET, .flags = CONF_LIVE, AT(raw_registry, registry.token),
      .doc = "Token that registering asks for; required when the address is not loopback, because whoever registers receives prompts."},
-    {.key = "state_file", .type = CONF_T_TEXT, AT(conf_registry, state_file), .max = PATH_MAX_BYTES,
+    {.key = "state_file", .type = CONF_T_TEXT, AT(raw_registry, registry.state_file), .max = PATH_MAX_BYTES,
      .doc = "File that keeps the registered endpoints over a restart; not kept when absent."},
-    {.key = "insecure", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(conf_registry, insecure), .fallback = "false",
+    {.key = "insecure", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(raw_registry, registry.insecure), .fallback = "false",
      .doc = "Serve a non-loopback address without a token all the same."},
+    {.key = "tls", .type = CONF_T_SECTION, .flags = CONF_LIVE, AT(raw_registry, tls), .child = &raw_tls_section, .doc = "Serve TLS, as listeners[].tls; plain when absent."},
 };
-SECTION("registry", conf_registry, registry_options);
+SECTION("registry", raw_registry, registry_options);
 
 static const struct conf_option endpoint_options[] = {
     {.key = "url", .type = CONF_T_TEXT, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_endpoint, url), .max = TEXT_MAX,
-     .doc = "http://host:port of the inference server, without a path."},
+     .doc = "http://host:port or https://host:port of the inference server, without a path, or http+unix:///path/of/socket."},
     {.key = "weight", .type = CONF_T_WEIGHT, .flags = CONF_LIVE, AT(raw_endpoint, weight), .max = WEIGHT_MAX, .fallback = "1",
      .doc = "Share of the traffic against other endpoints; 0 takes it out."},
     {.key = "labels", .type = CONF_T_LABELS, .flags = CONF_LIVE, AT(raw_endpoint, labels), .max = ENDPOINT_KV_MAX,
@@ -347,6 +392,10 @@ static const struct conf_option limits_options[] = {
      .fallback = "1GiB", .doc = "Memory for all buffers together; beyond it the answer is 503 overloaded."},
     {.key = "idle", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, idle_ns), .min = NS_PER_MS, .max = DAY,
      .fallback = "75s", .doc = "A client connection without a request is closed after this."},
+    {.key = "tls_handshake", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, tls_handshake_ns), .min = NS_PER_MS,
+     .max = HOUR, .fallback = "10s", .doc = "From the connection to the end of its TLS handshake."},
+    {.key = "tls_handshakes", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(limits, tls_handshakes), .min = 1, .max = 1000000,
+     .fallback = "1024", .doc = "Most TLS handshakes of clients at one time, for each listener; further connections are closed."},
     {.key = "header_read", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, header_read_ns), .min = NS_PER_MS,
      .max = HOUR, .fallback = "10s", .doc = "From the first byte of a head to its end."},
     {.key = "body_read", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(limits, body_read_ns), .min = NS_PER_MS,
@@ -380,8 +429,13 @@ SECTION("logging", conf_logging, logging_options);
 static const struct conf_option root_options[] = {
     {.key = "listeners", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(conf_raw, listeners), .max = 16, .child = &raw_listener_section,
      .doc = "Where clients connect; one on 0.0.0.0:30000 when absent."},
-    {.key = "admin", .type = CONF_T_SECTION, AT(conf_raw, admin), .child = &conf_admin_section, .doc = "The admin API."},
-    {.key = "registry", .type = CONF_T_SECTION, AT(conf_raw, registry), .child = &conf_registry_section, .doc = "The embedded registry."},
+    {.key = "admin", .type = CONF_T_SECTION, AT(conf_raw, admin), .child = &raw_admin_section, .doc = "The admin API."},
+    {.key = "registry", .type = CONF_T_SECTION, AT(conf_raw, registry), .child = &raw_registry_section, .doc = "The embedded registry."},
+    {.key = "upstream_tls", .type = CONF_T_SECTION, AT(conf_raw, upstream_tls), .child = &conf_upstream_tls_section,
+     .doc = "TLS towards https endpoints. Files are read again at SIGHUP."},
+    {.key = "user", .type = CONF_T_TEXT, AT(conf_raw, user), .max = 64,
+     .doc = "Who to become once all sockets are open: a name or a number. Needs root; secrets, certificates and logs must be readable for it."},
+    {.key = "group", .type = CONF_T_TEXT, AT(conf_raw, group), .max = 64, .doc = "The group, when it is not the user's own."},
     {.key = "discovery", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(conf_raw, discovery), .max = 16, .child = &raw_source_section,
      .doc = "Other sources of endpoints. When several describe one endpoint, the first wins, field by field."},
     {.key = "models", .type = CONF_T_MAP, .flags = CONF_LIVE, AT(conf_raw, models), .max = 10000, .child = &raw_model_section,

@@ -51,7 +51,7 @@ static int set_part(struct build *b,
         *at = (struct conf_address){.off = true};
         return 0;
     }
-    if (value.off) {
+    if (value.off || value.kind != CONF_ADDRESS_TCP) {
         rc = conf_scalar_parse(o, slice_str(o->fallback), b->arena, &value, why);
         if (rc)
             return rc;

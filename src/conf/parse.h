@@ -74,6 +74,17 @@ const struct policy *conf_policy_find(struct build *b,
 /** `routes` to c->routing.routes. @param names model ids and aliases to their raw_model. */
 void conf_routes_compile(struct build *b, struct conf *c, const struct map *names);
 
+/** TLS of a place that listens; plain when it was not written. */
+void conf_tls_compile(struct build *b, const struct raw_tls *raw, struct conf_tls *out);
+/** The rights of listeners[i]'s socket, and its TLS. */
+void conf_listener_compile(struct build *b,
+                           const struct raw_listener *raw,
+                           uint32_t i,
+                           const struct conf_path *path,
+                           struct conf_listener *out);
+/** `upstream_tls` to c. */
+void conf_upstream_tls_compile(struct build *b, struct conf *c);
+
 /** Cross-checks, then the model's structs. Only when no error was found so far are all checks meaningful. */
 void conf_compile(struct build *b, struct conf *c);
 

@@ -98,6 +98,14 @@ static bool is_list(const struct conf_option *o)
 
 static bool absent(const struct conf_option *o, const void *at)
 {
+    /* A section that cannot be without some key, and has it not, was not written. */
+    if (o->type == CONF_T_SECTION)
+        for (uint32_t i = 0; i < o->child->n_options; i++) {
+            const struct conf_option *inner = &o->child->options[i];
+            if ((inner->flags & CONF_REQUIRED) &&
+                conf_scalar_absent(inner, (const char *)at + inner->offset))
+                return true;
+        }
     return o->type == CONF_T_LATER || conf_scalar_absent(o, at);
 }
 

@@ -41,9 +41,33 @@ struct raw_curve {
     uint32_t n;
 };
 
+struct raw_tls_pair {
+    struct raw_item item;
+    struct conf_tls_pair pair;
+};
+
+struct raw_tls {
+    struct conf_tls_pair pair;
+    struct raw_list more;
+    struct slice client_ca;
+    enum conf_client_cert client_cert;
+};
+
 struct raw_listener {
     struct raw_item item;
     struct conf_listener listener;
+    struct slice socket_mode, socket_user, socket_group;
+    struct raw_tls tls;
+};
+
+struct raw_admin {
+    struct conf_admin admin;
+    struct raw_tls tls;
+};
+
+struct raw_registry {
+    struct conf_registry registry;
+    struct raw_tls tls;
 };
 
 struct raw_endpoint {
@@ -111,8 +135,10 @@ struct raw_route {
 
 struct conf_raw {
     struct raw_list listeners;
-    struct conf_admin admin;
-    struct conf_registry registry;
+    struct raw_admin admin;
+    struct raw_registry registry;
+    struct conf_upstream_tls upstream_tls;
+    struct slice user, group;
     struct raw_list discovery;
     struct raw_list models;
     struct raw_gpu_weights gpu_weights;

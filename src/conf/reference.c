@@ -25,6 +25,7 @@ static const char intro[] =
     "- **secret**: where it is, never the secret: `file:PATH` (trailing newlines do not count) or "
     "`env:NAME`.\n"
     "- **address**: a literal host or `localhost`, and a port: `127.0.0.1:8080`, `[::1]:8080`.\n"
+    "- **tls**: written alike under `listeners[]`, `admin` and `registry`.\n"
     "- YAML anchors, aliases and tags are not accepted. At most 1 MiB, 32 levels, 100,000 values.\n"
     "\n"
     "*live*: can change without a restart.\n"
@@ -153,6 +154,18 @@ static void row(const struct conf_section *s, const struct conf_option *o, struc
     buf_put_str(out, " |\n");
 }
 
+/* Of a section that stands in several places, the first tells it. */
+static bool told_before(const struct conf_section *s, const struct conf_section *by)
+{
+    for (uint32_t i = 0; i < conf_root.n_options; i++) {
+        const struct conf_section *top = conf_root.options[i].child;
+        for (uint32_t k = 0; top && k < top->n_options; k++)
+            if (top->options[k].child == s)
+                return top != by;
+    }
+    return false;
+}
+
 static void section(const struct conf_section *s, struct buf *out)
 {
     const char *separator = "Not in this version yet: ";
@@ -177,7 +190,7 @@ static void section(const struct conf_section *s, struct buf *out)
     if (separator[0] == ',')
         buf_put_str(out, ".\n\n");
     for (uint32_t i = 0; i < s->n_options; i++)
-        if (s->options[i].child)
+        if (s->options[i].child && !told_before(s->options[i].child, s))
             section(s->options[i].child, out);
 }
 

@@ -301,6 +301,33 @@ secret_value(struct slice text, struct arena *a, struct conf_secret *out, struct
     return rc;
 }
 
+/* "unix:/path" and "systemd:name". */
+static int
+named_address(struct slice text, struct arena *a, struct conf_address *out, struct conf_why *why)
+{
+    enum { SUN_PATH_MAX = 107, NAME_MAX_BYTES = 255 };
+    bool local = text.p[0] == 'u';
+    struct conf_address value = {.kind = local ? CONF_ADDRESS_UNIX : CONF_ADDRESS_INHERITED};
+    struct slice rest = slice_from(text, local ? 5 : 8);
+
+    bool bad = rest.n == 0 || rest.n > (local ? SUN_PATH_MAX : NAME_MAX_BYTES) ||
+               (local && (rest.p[0] != '/' || rest.n == 1));
+    for (size_t i = 0; i < rest.n && !bad; i++)
+        bad = (unsigned char)rest.p[i] <= 0x20 || rest.p[i] == 0x7f || (!local && rest.p[i] == ':');
+    if (bad) {
+        quote(why, text);
+        conf_why_put(
+            why,
+            local ? SLICE(": write unix: and an absolute path of at most 107 bytes, without spaces")
+                  : SLICE(": write systemd: and the FileDescriptorName= of the socket unit"));
+        return WEIR_E_INVALID;
+    }
+    int rc = arena_slice(a, rest, &value.host);
+    if (rc == 0)
+        *out = value;
+    return rc;
+}
+
 static int address_value(const struct conf_option *o,
                          struct slice text,
                          struct arena *a,
@@ -315,6 +342,8 @@ static int address_value(const struct conf_option *o,
         *out = (struct conf_address){.off = true};
         return 0;
     }
+    if (slice_starts(text, SLICE("unix:")) || slice_starts(text, SLICE("systemd:")))
+        return named_address(text, a, out, why);
     int rc = conf_host_port_split(text, &host, &value.port);
     if (rc == 0 && conf_host_parse(host, &literal) == 0) {
         rc = arena_slice(a, host, &value.host);
@@ -479,6 +508,10 @@ static void address_print(const struct conf_address *a, struct buf *out)
 {
     bool v6 = slice_find(a->host, ':') < a->host.n;
 
+    if (a->kind != CONF_ADDRESS_TCP) {
+        put_prefixed(out, a->kind == CONF_ADDRESS_UNIX ? "unix:" : "systemd:", a->host);
+        return;
+    }
     buf_put_str(out, v6 ? "\"[" : "\"");
     buf_put_slice(out, a->host);
     buf_put_str(out, v6 ? "]:" : ":");

@@ -21,9 +21,11 @@ static bool host_ok(struct slice s)
 {
     if (s.n == 0 || s.n > 255)
         return false;
+    /* A Unix socket: its path is named nowhere but in logs. */
+    bool local = s.p[0] == '/';
     for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] <= ' ' || s.p[i] == 127 || s.p[i] == '/' || s.p[i] == '@' || s.p[i] == '[' ||
-            s.p[i] == ']')
+        if (s.p[i] <= ' ' || s.p[i] == 127 || (s.p[i] == '/' && !local) || s.p[i] == '@' ||
+            s.p[i] == '[' || s.p[i] == ']')
             return false;
     return true;
 }
@@ -38,11 +40,12 @@ static bool kv_ok(const struct kv *kv, uint32_t n)
 
 static bool instance_ok(const struct instance *i)
 {
-    if (!host_ok(i->host) || i->port == 0 || i->key.n == 0 || !text_ok(i->key) || !text_ok(i->id) ||
-        i->weight > WEIGHT_MAX || i->n_services > ENDPOINT_SERVICES_MAX ||
-        i->n_models > ENDPOINT_MODELS_MAX || i->n_devices > ENDPOINT_DEVICES_MAX ||
-        i->n_labels > ENDPOINT_KV_MAX || i->n_metadata > ENDPOINT_KV_MAX || !text_ok(i->region) ||
-        !text_ok(i->zone) || !text_ok(i->cluster))
+    if (!host_ok(i->host) || (i->port == 0) != (i->host.p[0] == '/') || i->key.n == 0 ||
+        !text_ok(i->key) || !text_ok(i->id) || i->weight > WEIGHT_MAX ||
+        i->n_services > ENDPOINT_SERVICES_MAX || i->n_models > ENDPOINT_MODELS_MAX ||
+        i->n_devices > ENDPOINT_DEVICES_MAX || i->n_labels > ENDPOINT_KV_MAX ||
+        i->n_metadata > ENDPOINT_KV_MAX || !text_ok(i->region) || !text_ok(i->zone) ||
+        !text_ok(i->cluster))
         return false;
     for (uint32_t k = 0; k < i->n_services; k++)
         if (!text_ok(i->services[k]))
@@ -69,7 +72,7 @@ struct slice fleet_address_key(bool tls, struct slice host, uint16_t port, char 
         rest %= digit;
     }
     for (size_t i = 0; i < host.n; i++)
-        out[n++] = ascii_lower(host.p[i]);
+        out[n++] = host.p[0] == '/' ? host.p[i] : ascii_lower(host.p[i]);
     return slice_of(out, n);
 }
 
@@ -89,6 +92,10 @@ static int make_authority(struct record *r)
     n += r->i.host.n;
     if (literal6)
         p[n++] = ']';
+    if (r->i.host.p[0] == '/') {
+        r->authority.n = n;
+        return 0;
+    }
     p[n++] = ':';
     while (divisor > r->i.port)
         divisor /= 10;

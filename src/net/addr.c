@@ -12,6 +12,14 @@ int net_addr_literal(struct slice host, uint16_t port, struct net_addr *out)
     char text[NET_ADDR_TEXT];
 
     memset(out, 0, sizeof(*out));
+    if (host.n && host.p[0] == '/') {
+        if (host.n >= sizeof(out->un.sun_path) || memchr(host.p, '\0', host.n))
+            return WEIR_E_INVALID;
+        out->un.sun_family = AF_UNIX;
+        memcpy(out->un.sun_path, host.p, host.n);
+        out->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + host.n + 1);
+        return 0;
+    }
     if (slice_eq(host, SLICE("localhost")))
         host = SLICE("127.0.0.1");
     if (host.n >= 2 && host.p[0] == '[' && host.p[host.n - 1] == ']')
@@ -50,7 +58,10 @@ const char *net_addr_text(const struct net_addr *a, char out[NET_ADDR_TEXT])
 {
     char host[INET6_ADDRSTRLEN] = "?";
 
-    if (a->any.sa_family == AF_INET6) {
+    if (a->any.sa_family == AF_UNIX) {
+        bool named = a->len > offsetof(struct sockaddr_un, sun_path);
+        snprintf(out, NET_ADDR_TEXT, "unix:%.108s", named ? a->un.sun_path : "");
+    } else if (a->any.sa_family == AF_INET6) {
         inet_ntop(AF_INET6, &a->v6.sin6_addr, host, sizeof(host));
         snprintf(out, NET_ADDR_TEXT, "[%s]:%u", host, net_addr_port(a));
     } else {
@@ -62,6 +73,8 @@ const char *net_addr_text(const struct net_addr *a, char out[NET_ADDR_TEXT])
 
 uint16_t net_addr_port(const struct net_addr *a)
 {
+    if (a->any.sa_family == AF_UNIX)
+        return 0;
     return ntohs(a->any.sa_family == AF_INET6 ? a->v6.sin6_port : a->v4.sin_port);
 }
 
@@ -84,6 +97,8 @@ bool net_addr_nobody(const struct net_addr *a)
 
 bool net_addr_loopback(const struct net_addr *a)
 {
+    if (a->any.sa_family == AF_UNIX)
+        return true;
     if (a->any.sa_family == AF_INET6)
         return IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
     return (ntohl(a->v4.sin_addr.s_addr) >> 24) == 127;

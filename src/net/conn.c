@@ -7,6 +7,9 @@
  * - The epoll mask follows from the state in one place, update_mask().
  * - Bytes are lent from the loop's scratch buffer when nothing is kept; otherwise they are read behind the kept ones.
  * - EPOLLHUP cannot be masked: a connection that hung up while paused is taken out of epoll ("parked").
+ * - TLS is a second half of connecting, on both sides, and then another way to read and to fill the queue: `out` holds
+ *   what goes to the socket as it is, encrypted or not. What OpenSSL has read and not handed out is fetched by kicks,
+ *   because no event tells of it.
  */
 #include "net/conn.h"
 
@@ -16,11 +19,10 @@
 
 #include "base/num.h"
 #include "loop/alloc.h"
+#include "net/linger.h"
+#include "net/tls_priv.h"
 
-enum { READS_PER_TURN = 8, IOV_PARTS_MAX = 16, GATHER_MAX = 2048, LINGER_BYTES = 1 << 20 };
-/* After the last byte was written; and while a slow reader still takes what is queued, without progress. */
-#define LINGER_NS       (2 * NS_PER_S)
-#define LINGER_WRITE_NS (30 * NS_PER_S)
+enum { READS_PER_TURN = 8, IOV_PARTS_MAX = 16, GATHER_MAX = 2048 };
 
 static void on_watch(struct loop_watch *w, uint32_t events);
 static void on_kick(struct loop_timer *t);
@@ -42,6 +44,8 @@ static int error_of(int err)
     case ENFILE:
     case EADDRNOTAVAIL: /* our own ports are used up */
         return WEIR_E_FULL;
+    case EPROTO:
+        return WEIR_E_PROTO;
     default:
         return WEIR_E_IO;
     }
@@ -70,7 +74,7 @@ static uint32_t wanted_mask(const struct net_conn *c)
     uint32_t mask = 0;
 
     if (c->connecting)
-        return EPOLLOUT;
+        return !c->shaking ? EPOLLOUT : tls_wants_write(c->tls) ? EPOLLIN | EPOLLOUT : EPOLLIN;
     if (!c->read_end && !c->paused)
         mask |= EPOLLIN;
     if (!c->read_end && !c->fin_seen)
@@ -104,6 +108,8 @@ static void dispose(struct net_conn *c)
         close(c->watch.fd);
     c->watch.fd = -1;
     c->loop = NULL;
+    tls_free(c->tls);
+    c->tls = NULL;
     buf_fini(&c->in);
     buf_fini(&c->out);
     if (c->gone)
@@ -111,10 +117,30 @@ static void dispose(struct net_conn *c)
     c->gone = NULL;
 }
 
+/* Encrypted bytes to the kernel, as far as it takes them. @return false when the peer takes no more. */
+static bool push(struct net_conn *c)
+{
+    struct slice s = buf_slice(&c->out);
+    ssize_t n = s.n ? send(c->watch.fd, s.p, s.n, MSG_NOSIGNAL) : 0;
+
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR;
+    buf_consume(&c->out, (size_t)n);
+    if (buf_len(&c->out) == 0)
+        buf_fini(&c->out);
+    return true;
+}
+
 void net_conn_close(struct net_conn *c)
 {
-    if (c->loop)
-        dispose(c);
+    if (!c->loop)
+        return;
+    /* An end that is meant is announced; one that loses bytes must not look like one. */
+    if (c->tls && !c->connecting && !c->send_dead && !c->shut_wanted && buf_len(&c->out) == 0) {
+        tls_shutdown(c->tls);
+        (void)push(c);
+    }
+    dispose(c);
 }
 
 void net_conn_abort(struct net_conn *c)
@@ -144,10 +170,23 @@ static int start(struct net_conn *c, struct loop *loop, int fd)
     return rc;
 }
 
+int net_conn_tls(struct net_conn *c, struct net_tls_context *x, struct net_tls_peer *peer)
+{
+    BUG_ON(c->loop != NULL || c->tls != NULL);
+    return tls_new(x, peer, &c->tls);
+}
+
 int net_conn_accept(struct net_conn *c, struct loop *loop, int fd)
 {
     BUG_ON(c->loop != NULL);
-    return start(c, loop, fd);
+    if (c->tls) {
+        tls_attach(c->tls, fd, &c->out);
+        c->connecting = c->shaking = true;
+    }
+    int rc = start(c, loop, fd);
+    if (rc == 0 && c->tls)
+        loop_timer_set(loop, &c->timer, loop_now(loop) + tls_handshake_ns(c->tls));
+    return rc;
 }
 
 int net_conn_connect(struct net_conn *c,
@@ -159,9 +198,15 @@ int net_conn_connect(struct net_conn *c,
 
     BUG_ON(c->loop != NULL);
     int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
+    if (fd < 0) {
+        tls_free(c->tls);
+        c->tls = NULL;
         return error_of(errno);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    if (c->tls)
+        tls_attach(c->tls, fd, &c->out);
+    if (to->any.sa_family != AF_UNIX)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     int failed = connect(fd, &to->any, to->len) != 0 && errno != EINPROGRESS ? errno : 0;
     c->connecting = true;
     int rc = start(c, loop, fd);
@@ -223,6 +268,12 @@ static bool tell_eof(struct net_conn *c)
     return true;
 }
 
+/* Bytes, or an end, that the socket will not tell of. */
+static bool hidden(const struct net_conn *c)
+{
+    return c->tls && tls_pending(c->tls);
+}
+
 /* Read until a short read, the budget (then *more), a pause or the end. @return false when c is gone. */
 static bool read_some(struct net_conn *c, bool *more)
 {
@@ -239,7 +290,7 @@ static bool read_some(struct net_conn *c, bool *more)
                 return false;
             }
         }
-        ssize_t n = recv(c->watch.fd, to, room, 0);
+        ssize_t n = c->tls ? tls_recv(c->tls, to, room) : recv(c->watch.fd, to, room, 0);
         if (n < 0) {
             if (errno == EAGAIN || errno == EINTR)
                 return true;
@@ -256,7 +307,7 @@ static bool read_some(struct net_conn *c, bool *more)
             buf_commit(&c->in, (size_t)n);
         if (!lend(c, kept ? NULL : to, (size_t)n))
             return false;
-        if ((size_t)n < room && !c->fin_seen && !c->send_dead)
+        if ((size_t)n < room && !c->fin_seen && !c->send_dead && !hidden(c))
             break;
         *more = i + 1 == READS_PER_TURN;
     }
@@ -265,6 +316,19 @@ static bool read_some(struct net_conn *c, bool *more)
         return false;
     }
     return true;
+}
+
+/* The queue is the last there is: FIN now, or in flush() when it is written. */
+static void shut(struct net_conn *c)
+{
+    if (c->tls) {
+        bool idle = buf_len(&c->out) == 0;
+        tls_shutdown(c->tls);
+        if (idle)
+            (void)push(c); /* a peer that takes no more is noticed by its RST */
+    }
+    if (buf_len(&c->out) == 0)
+        (void)shutdown(c->watch.fd, SHUT_WR);
 }
 
 /* Write what is queued. @return false when c is gone. */
@@ -307,19 +371,36 @@ static int socket_error(const struct net_conn *c)
 static bool connected(struct net_conn *c)
 {
     bool gone = false;
-    int err = socket_error(c);
+    int err = c->shaking || c->error ? 0 : socket_error(c);
 
-    if (err) {
-        end(c, error_of(err));
+    if (err || c->error) {
+        end(c, err ? error_of(err) : c->error);
         return false;
+    }
+    if (c->tls) {
+        c->shaking = true;
+        int rc = tls_handshake(c->tls, loop_now(c->loop));
+        if (rc == WEIR_E_AGAIN)
+            return true;
+        if (rc) {
+            end(c, rc);
+            return false;
+        }
+        c->shaking = false;
     }
     loop_timer_cancel(&c->timer);
     c->connecting = false;
-    c->gone = &gone;
-    c->ops->on_connected(c);
-    if (gone)
-        return false;
-    c->gone = NULL;
+    if (c->ops->on_connected && !(c->tls && tls_is_server(c->tls))) {
+        c->gone = &gone;
+        c->ops->on_connected(c);
+        if (gone)
+            return false;
+        c->gone = NULL;
+    }
+    if (c->shut_wanted)
+        shut(c);
+    if (hidden(c))
+        kick(c);
     return buf_len(&c->out) == 0 || flush(c);
 }
 
@@ -352,6 +433,8 @@ static void on_watch(struct loop_watch *w, uint32_t events)
     }
     if (c->paused && c->fin_seen && !tell_eof(c))
         return;
+    if (hidden(c) && !c->paused && !c->read_end)
+        kick(c);
     if ((events & EPOLLHUP) && (c->paused || c->read_end)) {
         loop_unwatch(w);
         c->parked = true;
@@ -374,7 +457,7 @@ static void on_kick(struct loop_timer *t)
     }
     if (!c->paused && buf_len(&c->in) > 0 && !lend(c, NULL, 0))
         return;
-    if (c->send_dead || c->fin_seen) {
+    if (c->send_dead || c->fin_seen || hidden(c)) {
         bool more;
         if (!read_some(c, &more))
             return;
@@ -382,7 +465,7 @@ static void on_kick(struct loop_timer *t)
             end(c, WEIR_E_CLOSED);
             return;
         }
-        if (more)
+        if (more || (hidden(c) && !c->paused && !c->read_end))
             kick(c);
     }
     update_mask(c);
@@ -411,6 +494,33 @@ static ssize_t write_parts(int fd, const struct iovec *parts, unsigned n, size_t
     return sendmsg(fd, &m, MSG_NOSIGNAL);
 }
 
+/* The peer takes no more; what it has sent is still read. */
+static int sender_died(struct net_conn *c)
+{
+    c->send_dead = true;
+    kick(c);
+    return WEIR_E_CLOSED;
+}
+
+static int send_tls(struct net_conn *c, const struct iovec *parts, unsigned n)
+{
+    bool idle = buf_len(&c->out) == 0;
+
+    int rc = tls_send(c->tls, parts, n);
+    if (rc == WEIR_E_NOMEM) {
+        c->error = rc;
+        kick(c);
+        return rc;
+    }
+    if (rc || (idle && !push(c))) {
+        buf_fini(&c->out);
+        return sender_died(c);
+    }
+    if (buf_len(&c->out) > 0)
+        update_mask(c);
+    return 0;
+}
+
 int net_conn_send(struct net_conn *c, const struct iovec *parts, unsigned n)
 {
     size_t skip = 0;
@@ -419,15 +529,14 @@ int net_conn_send(struct net_conn *c, const struct iovec *parts, unsigned n)
     if (!c->loop || c->send_dead || c->error)
         return WEIR_E_CLOSED;
     BUG_ON(n > IOV_PARTS_MAX);
+    if (c->tls && !c->connecting)
+        return send_tls(c, parts, n);
     if (!c->connecting && buf_len(&c->out) == 0) {
         for (unsigned i = 0; i < n; i++)
             total += parts[i].iov_len;
         ssize_t sent = write_parts(c->watch.fd, parts, n, total);
-        if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-            c->send_dead = true;
-            kick(c);
-            return WEIR_E_CLOSED;
-        }
+        if (sent < 0 && errno != EAGAIN && errno != EINTR)
+            return sender_died(c);
         skip = sent > 0 ? (size_t)sent : 0;
         if (skip == total)
             return 0;
@@ -482,7 +591,7 @@ void net_conn_resume(struct net_conn *c)
         if (loop_watch(c->loop, &c->watch, wanted_mask(c)) != 0)
             c->error = WEIR_E_IO;
     }
-    if (buf_len(&c->in) > 0 || c->error || c->fin_seen)
+    if (buf_len(&c->in) > 0 || c->error || c->fin_seen || (hidden(c) && !c->read_end))
         kick(c);
     else if (!c->gone)
         update_mask(c);
@@ -493,116 +602,29 @@ void net_conn_shutdown(struct net_conn *c)
     if (!c->loop || c->shut_wanted)
         return;
     c->shut_wanted = true;
-    if (!c->connecting && buf_len(&c->out) == 0)
-        (void)shutdown(c->watch.fd, SHUT_WR);
-}
-
-/* A descriptor on its way out. */
-struct lingering {
-    struct loop *loop;
-    struct loop_cleanup cleanup; /* the loop may end first */
-    struct loop_watch watch;
-    struct loop_timer timer;
-    struct buf out;
-    size_t dropped;
-    bool fin;
-};
-
-static void linger_end(struct lingering *g)
-{
-    loop_cleanup_del(&g->cleanup);
-    loop_unwatch(&g->watch);
-    loop_timer_cancel(&g->timer);
-    close(g->watch.fd);
-    buf_fini(&g->out);
-    mem_free(loop_mem(), g);
-}
-
-static void linger_cleanup(struct loop_cleanup *c)
-{
-    linger_end(container_of(c, struct lingering, cleanup));
-}
-
-static void linger_timeout(struct loop_timer *t)
-{
-    linger_end(container_of(t, struct lingering, timer));
-}
-
-/* @return false when g is gone. */
-static bool linger_flush(struct lingering *g)
-{
-    struct slice s = buf_slice(&g->out);
-    ssize_t n = s.n ? send(g->watch.fd, s.p, s.n, MSG_NOSIGNAL) : 0;
-
-    if (n < 0) {
-        if (errno == EAGAIN || errno == EINTR)
-            return true;
-        linger_end(g);
-        return false;
-    }
-    buf_consume(&g->out, (size_t)n);
-    bool written = buf_len(&g->out) == 0;
-    loop_timer_set(g->loop, &g->timer, loop_now(g->loop) + (written ? LINGER_NS : LINGER_WRITE_NS));
-    if (!written)
-        return true;
-    (void)shutdown(g->watch.fd, SHUT_WR);
-    if (g->fin || loop_rewatch(&g->watch, EPOLLIN) != 0) {
-        linger_end(g);
-        return false;
-    }
-    return true;
-}
-
-static void linger_event(struct loop_watch *w, uint32_t events)
-{
-    struct lingering *g = container_of(w, struct lingering, watch);
-
-    if (events & EPOLLERR) {
-        linger_end(g);
+    if (c->connecting || c->send_dead)
         return;
-    }
-    if ((events & EPOLLOUT) && !linger_flush(g))
-        return;
-    if (events & (EPOLLIN | EPOLLHUP)) {
-        ssize_t n = recv(w->fd, loop_scratch(g->loop), LOOP_SCRATCH, 0);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        g->dropped += n > 0 ? (size_t)n : 0;
-        g->fin = g->fin || n == 0;
-        if (n < 0 || g->dropped > LINGER_BYTES || (g->fin && buf_len(&g->out) == 0) ||
-            (g->fin && loop_rewatch(w, EPOLLOUT) != 0))
-            linger_end(g);
-    }
+    shut(c);
+    if (buf_len(&c->out) > 0)
+        update_mask(c);
 }
 
 void net_conn_linger(struct net_conn *c)
 {
     if (!c->loop)
         return;
-    struct lingering *g = mem_zalloc(loop_mem(), sizeof(*g));
-    if (!g || c->send_dead || c->error || c->connecting) {
-        mem_free(loop_mem(), g);
+    if (c->send_dead || c->error || c->connecting) {
         dispose(c);
         return;
     }
+    if (c->tls && !c->shut_wanted)
+        shut(c);
     struct loop *loop = c->loop;
-    g->loop = loop;
-    g->out = c->out;
-    g->watch.fd = c->watch.fd;
-    g->watch.on_event = linger_event;
-    g->timer.on_timer = linger_timeout;
-    g->cleanup.run = linger_cleanup;
-    loop_cleanup_add(loop, &g->cleanup);
+    struct buf out = c->out;
+    int fd = c->watch.fd;
     loop_unwatch(&c->watch);
     c->watch.fd = -1;
     buf_init(&c->out, loop_mem(), SIZE_MAX / 2);
     dispose(c);
-    if (buf_len(&g->out) == 0)
-        (void)shutdown(g->watch.fd, SHUT_WR);
-    if (loop_watch(loop, &g->watch, buf_len(&g->out) ? EPOLLIN | EPOLLOUT : EPOLLIN) != 0) {
-        linger_end(g);
-        return;
-    }
-    loop_timer_set(loop, &g->timer,
-                   loop_now(loop) + (buf_len(&g->out) ? LINGER_WRITE_NS : LINGER_NS));
+    linger_start(loop, fd, &out);
 }

@@ -25,17 +25,23 @@
 #include "net/addr.h"
 
 struct net_conn;
+struct net_tls;
+struct net_tls_context;
+struct net_tls_peer;
 
 struct net_conn_ops {
-    /** The connection asked for by net_conn_connect() stands. */
+    /** The connection asked for by net_conn_connect() stands, with its TLS. NULL where only net_conn_accept() is used. */
     void (*on_connected)(struct net_conn *c);
     /** n > 0 bytes. @return bytes used (<= n). Ignored if the callback closed the connection. */
     size_t (*on_data)(struct net_conn *c, const char *p, size_t n);
-    /** The peer sent FIN; sending still works. Bytes received before it come first (unless reading is paused). */
+    /** The peer sent FIN (TLS: announced its end); sending still works. Bytes received before it come first (unless reading is paused). */
     void (*on_eof)(struct net_conn *c);
     /** Everything queued was written. Only after a send that queued something. */
     void (*on_drained)(struct net_conn *c);
-    /** Dead: WEIR_E_CLOSED (reset), WEIR_E_REFUSED, WEIR_E_TIMEOUT, WEIR_E_IO, WEIR_E_FULL, WEIR_E_NOMEM. Not called for net_conn_close(). */
+    /**
+     * Dead: WEIR_E_CLOSED (reset; TLS: an end that was not announced), WEIR_E_REFUSED, WEIR_E_TIMEOUT, WEIR_E_IO, WEIR_E_FULL,
+     * WEIR_E_NOMEM; TLS also WEIR_E_DENIED (a certificate was refused), WEIR_E_PROTO. Not called for net_conn_close().
+     */
     void (*on_closed)(struct net_conn *c, int error);
 };
 
@@ -46,11 +52,13 @@ struct net_conn {
     struct loop_watch watch;
     struct buf in;           /**< received and not used yet */
     struct buf out;          /**< taken and not written yet */
+    struct net_tls *tls;     /**< NULL = plain */
     struct loop_timer timer; /**< connect timeout; then deferred work ("kick") */
-    bool *gone;      /**< set to true when the connection ends inside one of its callbacks */
-    int error;       /**< pending on_closed */
-    size_t recv_max; /**< kept bytes at which on_data must make progress */
-    bool connecting : 1;
+    bool *gone;           /**< set to true when the connection ends inside one of its callbacks */
+    int error;            /**< pending on_closed */
+    size_t recv_max;      /**< kept bytes at which on_data must make progress */
+    bool connecting : 1;  /**< also while TLS shakes hands, on both sides */
+    bool shaking : 1;     /**< the second half of connecting */
     bool paused : 1;      /**< not reading */
     bool eof_told : 1;    /**< on_eof was called */
     bool read_end : 1;    /**< nothing more can be read */
@@ -66,10 +74,19 @@ void net_conn_init(struct net_conn *c, const struct net_conn_ops *ops, size_t re
 /** Another recv_max from now on; bytes that are kept already stay. */
 void net_conn_recv_max(struct net_conn *c, size_t recv_max);
 
+/**
+ * Speak TLS on it, from the start: call it between init and accept or connect. Takes its own reference.
+ * @param peer whom a client connects to; borrowed until the connection is closed. NULL for a server's context.
+ * @return 0, WEIR_E_FULL (too many handshakes under way), WEIR_E_INVALID (no name that can be asked for), WEIR_E_NOMEM.
+ */
+int net_conn_tls(struct net_conn *c,
+                 struct net_tls_context *x,
+                 struct net_tls_peer *peer) MUST_CHECK;
+
 /** Use an accepted descriptor; takes it. */
 int net_conn_accept(struct net_conn *c, struct loop *loop, int fd) MUST_CHECK;
 
-/** Start connecting; on_connected or on_closed follows, never inside this call. @param timeout_ns 0 = the kernel's. */
+/** Start connecting; on_connected or on_closed follows, never inside this call. @param timeout_ns with TLS; 0 = the kernel's. */
 int net_conn_connect(struct net_conn *c,
                      struct loop *loop,
                      const struct net_addr *to,

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/num.h"
 #include "loop/alloc.h"
+#include "wire/url.h"
 
 struct fetcher {
     struct loop *loop;
@@ -21,6 +22,7 @@ struct fetch {
     struct list node;
     CURL *easy;
     struct curl_slist *headers;
+    struct curl_slist *connect_to;
     struct buf body; /* of the answer */
     struct buf sent; /* the request's own body */
     uint64_t started_ns;
@@ -40,6 +42,7 @@ static void dispose(struct fetch *t)
     curl_multi_remove_handle(t->fetcher->multi, t->easy);
     curl_easy_cleanup(t->easy);
     curl_slist_free_all(t->headers);
+    curl_slist_free_all(t->connect_to);
     buf_fini(&t->body);
     buf_fini(&t->sent);
     list_del(&t->node);
@@ -238,6 +241,65 @@ static int set_headers(struct fetch *t, const struct fetch_options *o)
     return rc;
 }
 
+/* Another name is asked for, and has to be shown, than the host that is connected. */
+static int rename_server(struct fetch *t, const char *text, const char *name)
+{
+    struct url url;
+    struct buf to;
+
+    if (wire_url_parse(slice_str(text), &url) != 0)
+        return WEIR_E_INVALID;
+    bool v6 = slice_find(url.host, ':') < url.host.n;
+    buf_init(&to, loop_mem(), 16384);
+    buf_put_str(&to, v6 ? "::[" : "::");
+    buf_put_slice(&to, url.host);
+    buf_put_str(&to, v6 ? "]:" : ":");
+    buf_put_u64(&to, url.port);
+    buf_put_char(&to, '\0');
+    t->connect_to = to.err ? NULL : curl_slist_append(NULL, buf_slice(&to).p);
+    buf_clear(&to);
+    buf_put_str(&to, "https://");
+    buf_put_str(&to, name);
+    buf_put_char(&to, ':');
+    buf_put_u64(&to, url.port);
+    buf_put_slice(&to, url.path);
+    if (url.query.p) {
+        buf_put_char(&to, '?');
+        buf_put_slice(&to, url.query);
+    }
+    buf_put_char(&to, '\0');
+    int rc = t->connect_to && !to.err ? 0 : WEIR_E_NOMEM;
+    if (rc == 0) {
+        curl_easy_setopt(t->easy, CURLOPT_CONNECT_TO, t->connect_to);
+        curl_easy_setopt(t->easy, CURLOPT_URL, buf_slice(&to).p);
+    }
+    buf_fini(&to);
+    return rc;
+}
+
+static int set_tls(struct fetch *t, const struct fetch_options *o)
+{
+    const struct fetch_tls *tls = o->tls;
+
+    curl_easy_setopt(t->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    if (!tls || strncmp(o->url, "https:", 6) != 0)
+        return 0;
+    if (tls->ca) {
+        curl_easy_setopt(t->easy, CURLOPT_CAINFO, tls->ca);
+        /* It can be replaced on disk. */
+        curl_easy_setopt(t->easy, CURLOPT_CA_CACHE_TIMEOUT, 60L);
+    }
+    if (tls->cert) {
+        curl_easy_setopt(t->easy, CURLOPT_SSLCERT, tls->cert);
+        curl_easy_setopt(t->easy, CURLOPT_SSLKEY, tls->key);
+    }
+    if (tls->insecure_skip_verify) {
+        curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+    return tls->server_name ? rename_server(t, o->url, tls->server_name) : 0;
+}
+
 int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch **out)
 {
     struct fetch *t = mem_zalloc(loop_mem(), sizeof(*t));
@@ -258,6 +320,13 @@ int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch *
     }
     curl_easy_setopt(t->easy, CURLOPT_PRIVATE, t);
     curl_easy_setopt(t->easy, CURLOPT_URL, o->url);
+    if (o->unix_path)
+        curl_easy_setopt(t->easy, CURLOPT_UNIX_SOCKET_PATH, o->unix_path);
+    int rc = set_tls(t, o);
+    if (rc) {
+        dispose(t);
+        return rc;
+    }
     curl_easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, o->method);
     curl_easy_setopt(t->easy, CURLOPT_NOBODY, strcmp(o->method, "HEAD") == 0 ? 1L : 0L);

@@ -3,6 +3,7 @@
 #ifndef WEIR_NET_FETCH_H
 #define WEIR_NET_FETCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -23,15 +24,23 @@ struct fetch_result {
 
 typedef void (*fetch_done_fn)(void *ctx, const struct fetch_result *result);
 
+/** PEM files and a name, as in net/tls.h; all borrowed until fetch_start() returns. */
+struct fetch_tls {
+    const char *ca, *cert, *key, *server_name;
+    bool insecure_skip_verify;
+};
+
 struct fetch_options {
-    const char *method; /**< "GET", "PUT", ... */
-    const char *url;
-    struct slice body;        /**< copied; absent = none */
-    const char *content_type; /**< NULL = none */
-    const char *bearer;       /**< Authorization: Bearer; NULL = none */
-    uint64_t timeout_ns;      /**< whole exchange */
-    size_t body_max;          /**< of the answer */
-    fetch_done_fn done;       /**< called once, unless cancelled */
+    const char *method;    /**< "GET", "PUT", ... */
+    const char *url;       /**< http or https */
+    const char *unix_path; /**< NULL, or the socket that is connected instead of the URL's host */
+    const struct fetch_tls *tls; /**< for https; NULL = what the system trusts */
+    struct slice body;           /**< copied; absent = none */
+    const char *content_type;    /**< NULL = none */
+    const char *bearer;          /**< Authorization: Bearer; NULL = none */
+    uint64_t timeout_ns;         /**< whole exchange */
+    size_t body_max;             /**< of the answer */
+    fetch_done_fn done;          /**< called once, unless cancelled */
     void *ctx;
 };
 

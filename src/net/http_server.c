@@ -435,6 +435,14 @@ static void on_accept(struct net_listener *l, int fd, const struct net_addr *pee
     buf_init(&h->body, loop_mem(), s->o.body_max);
     net_conn_init(&h->conn, &conn_ops, LOOP_SCRATCH);
     list_init(&h->node);
+    struct net_tls_context *tls = s->o.tls ? net_tls_slot_get(s->o.tls) : NULL;
+    int rc = tls ? net_conn_tls(&h->conn, tls, NULL) : 0;
+    net_tls_put(tls);
+    if (rc) {
+        net_fd_close(fd);
+        mem_free(loop_mem(), h);
+        return;
+    }
     if (net_conn_accept(&h->conn, s->loop, fd) != 0) {
         mem_free(loop_mem(), h);
         return;

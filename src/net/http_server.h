@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "loop/loop.h"
 #include "net/addr.h"
+#include "net/tls.h"
 #include "wire/http1.h"
 
 struct http_server;
@@ -36,7 +37,8 @@ typedef void (*http_handler_fn)(void *ctx, struct http_request *r);
 
 struct http_server_options {
     struct net_addr addr;
-    size_t body_max; /**< above: 413, connection closed */
+    struct net_tls_slot *tls; /**< borrowed; NULL, or empty = plain */
+    size_t body_max;          /**< above: 413, connection closed */
     uint32_t connections_max;
     uint64_t idle_ns; /**< closes idle and half-sent connections */
     http_handler_fn handler;

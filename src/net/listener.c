@@ -22,7 +22,7 @@ int net_listen(const struct net_addr *addr, bool reuseport, int *out, struct net
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (addr->any.sa_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-    bound->len = sizeof(bound->v6);
+    bound->len = net_addr_room();
     if ((reuseport && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) ||
         bind(fd, &addr->any, addr->len) != 0 || listen(fd, BACKLOG) != 0 ||
         getsockname(fd, &bound->any, &bound->len) != 0) {
@@ -35,11 +35,40 @@ int net_listen(const struct net_addr *addr, bool reuseport, int *out, struct net
     return 0;
 }
 
+bool net_listen_shared(const struct net_listen_at *at)
+{
+    return at->inherited >= 0 || at->addr.any.sa_family == AF_UNIX;
+}
+
+int net_listen_open(const struct net_listen_at *at,
+                    bool several,
+                    int first,
+                    int *fd,
+                    struct net_addr *bound,
+                    struct net_unix_file *file)
+{
+    if (!net_listen_shared(at))
+        return net_listen(first < 0 ? &at->addr : bound, several, fd, bound);
+    if (first >= 0)
+        return net_listen_again(first, fd);
+    if (at->inherited >= 0) {
+        int rc = net_listen_inherit(at->inherited, bound);
+        return rc ? rc : net_listen_again(at->inherited, fd);
+    }
+    *bound = at->addr;
+    return net_listen_unix(&at->addr, &at->rights, fd, file);
+}
+
+static uint32_t accept_mask(const struct net_listener *l)
+{
+    return l->shared ? EPOLLIN | EPOLLEXCLUSIVE : EPOLLIN;
+}
+
 static void on_retry(struct loop_timer *t)
 {
     struct net_listener *l = container_of(t, struct net_listener, retry);
 
-    if (l->watch.loop && loop_rewatch(&l->watch, EPOLLIN) != 0)
+    if (!l->watch.loop && l->resting && loop_watch(l->resting, &l->watch, accept_mask(l)) != 0)
         log_error("net", "cannot resume accepting: errno=%d", errno);
 }
 
@@ -49,20 +78,25 @@ static void rest(struct net_listener *l)
     static struct log_limit limit;
     uint64_t missed;
 
-    if (log_limit_pass(&limit, loop_now(l->watch.loop), NS_PER_S, &missed))
+    struct loop *loop = l->watch.loop;
+    if (log_limit_pass(&limit, loop_now(loop), NS_PER_S, &missed))
         log_warn("net", "cannot accept: %s (resting 100 ms; said %llu times less)",
                  errno == EMFILE || errno == ENFILE ? "out of file descriptors" : "out of memory",
                  (unsigned long long)missed);
-    if (loop_rewatch(&l->watch, 0) == 0)
-        loop_timer_set(l->watch.loop, &l->retry, loop_now(l->watch.loop) + 100 * NS_PER_MS);
+    /* Out of epoll: an exclusive watch cannot be given another mask. */
+    loop_unwatch(&l->watch);
+    l->resting = loop;
+    loop_timer_set(loop, &l->retry, loop_now(loop) + 100 * NS_PER_MS);
 }
 
 /* @return false when there is nobody any more, or nobody can be taken now. */
 static bool accept_some(struct net_listener *l)
 {
     for (int i = 0; i < ACCEPTS_PER_TURN && l->watch.loop; i++) {
-        struct net_addr peer = {.len = sizeof(peer.v6)};
+        struct net_addr peer;
         int on = 1;
+        peer.len = net_addr_room();
+        peer.any.sa_family = AF_UNSPEC;
         int fd = accept4(l->watch.fd, &peer.any, &peer.len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
@@ -71,7 +105,8 @@ static bool accept_some(struct net_listener *l)
                 continue;
             return false;
         }
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        if (l->addr.any.sa_family != AF_UNIX)
+            (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         l->on_accept(l, fd, &peer);
     }
     return l->watch.loop != NULL;
@@ -88,7 +123,8 @@ int net_listener_start(struct net_listener *l, struct loop *loop, int fd)
     l->watch.fd = fd;
     l->watch.on_event = on_ready;
     l->retry.on_timer = on_retry;
-    return loop_watch(loop, &l->watch, EPOLLIN);
+    l->resting = NULL;
+    return loop_watch(loop, &l->watch, accept_mask(l));
 }
 
 void net_listener_finish(struct net_listener *l)
@@ -101,8 +137,9 @@ void net_listener_finish(struct net_listener *l)
 
 void net_listener_stop(struct net_listener *l)
 {
-    if (!l->watch.loop)
+    if (!l->watch.loop && !l->resting)
         return;
+    l->resting = NULL;
     loop_timer_cancel(&l->retry);
     loop_unwatch(&l->watch);
     close(l->watch.fd);

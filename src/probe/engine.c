@@ -31,7 +31,7 @@ enum {
 
 struct engine_reader {
     struct engine_options o;
-    char *base, *health_path, *metrics_url;
+    char *base, *unix_path, *health_path, *metrics_url;
     const struct engine_adapter *adapter;
     struct loop_timer health_timer, scrape_timer;
     struct fetch *health, *models, *numbers, *sign;
@@ -116,6 +116,8 @@ static int ask(struct engine_reader *r,
     if (rc == 0) {
         struct fetch_options o = {.method = post ? "POST" : "GET",
                                   .url = buf_slice(&url).p,
+                                  .unix_path = r->unix_path,
+                                  .tls = r->o.tls,
                                   .body = slice_str(post),
                                   .content_type = post ? "application/json" : NULL,
                                   .timeout_ns = r->o.timeout_ns,
@@ -563,9 +565,12 @@ int engine_reader_new(const struct engine_options *o, struct engine_reader **out
     r->base = mem_strdup(loop_mem(), slice_str(o->base_url));
     if (o->health_path)
         r->health_path = mem_strdup(loop_mem(), slice_str(o->health_path));
+    if (o->unix_path)
+        r->unix_path = mem_strdup(loop_mem(), slice_str(o->unix_path));
     if (o->metrics_url)
         r->metrics_url = mem_strdup(loop_mem(), slice_str(o->metrics_url));
-    if (!r->base || (o->health_path && !r->health_path) || (o->metrics_url && !r->metrics_url)) {
+    if (!r->base || (o->unix_path && !r->unix_path) || (o->health_path && !r->health_path) ||
+        (o->metrics_url && !r->metrics_url)) {
         engine_reader_free(r);
         return WEIR_E_NOMEM;
     }
@@ -598,6 +603,7 @@ void engine_reader_free(struct engine_reader *r)
     mem_free(loop_mem(), r->base);
     mem_free(loop_mem(), r->health_path);
     mem_free(loop_mem(), r->metrics_url);
+    mem_free(loop_mem(), r->unix_path);
     mem_free(loop_mem(), r);
 }
 

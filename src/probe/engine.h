@@ -53,10 +53,12 @@ struct engine_reading {
 struct engine_options {
     struct loop *loop;
     struct fetcher *fetcher;
-    const char *base_url;  /**< "http://host:port", no slash at the end; copied */
-    enum engine_kind kind; /**< ENGINE_UNKNOWN: auto, find out by probing */
-    uint64_t interval_ns;  /**< between two scrapes; 0 = no numbers are read */
-    uint64_t timeout_ns;   /**< of one request */
+    const char *base_url;  /**< "http://host:port" or https, no slash at the end; copied */
+    const char *unix_path; /**< connect this socket, whatever base_url says; NULL = none; copied */
+    const struct fetch_tls *tls; /**< borrowed for the reader's life; NULL = as fetch_options */
+    enum engine_kind kind;       /**< ENGINE_UNKNOWN: auto, find out by probing */
+    uint64_t interval_ns;        /**< between two scrapes; 0 = no numbers are read */
+    uint64_t timeout_ns;         /**< of one request */
     /** Between two health checks; 0 = interval_ns. An engine that works for each check (SGLang) is asked no more often
      * than every 5 s. */
     uint64_t health_ns;

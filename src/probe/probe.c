@@ -125,8 +125,14 @@ static int start(struct target *t, const struct endpoint *e)
     struct buf base;
 
     buf_init(&base, loop_mem(), URL_MAX);
+    char path[ENDPOINT_TEXT_MAX + 1];
+    bool local = e->host.n && e->host.p[0] == '/';
+    if (local) {
+        memcpy(path, e->host.p, e->host.n);
+        path[e->host.n] = '\0';
+    }
     buf_put_str(&base, e->tls ? "https://" : "http://");
-    buf_put_slice(&base, e->authority);
+    buf_put_slice(&base, local ? SLICE("localhost") : e->authority);
     buf_put_char(&base, '\0');
     int rc = base.err;
     if (rc == 0) {
@@ -134,6 +140,8 @@ static int start(struct target *t, const struct endpoint *e)
             .loop = p->o.loop,
             .fetcher = p->o.fetcher,
             .base_url = buf_slice(&base).p,
+            .unix_path = local ? path : NULL,
+            .tls = p->o.tls,
             .kind = t->kind,
             .interval_ns = p->o.scrape_ns,
             .timeout_ns = p->o.timeout_ns,

@@ -29,6 +29,7 @@ struct probe_options {
     uint64_t timeout_ns;  /**< of one check */
     uint64_t scrape_ns;   /**< between two scrapes of one endpoint's numbers; 0 = none are read */
     struct slice path;    /**< absent: by the kind of engine; copied */
+    const struct fetch_tls *tls; /**< for https endpoints; borrowed for the prober's life */
     void *ctx;
     /** One check ended. @param why words for a log line, never NULL. */
     void (*on_health)(

@@ -339,7 +339,25 @@ static struct client *client_new(struct lane *l)
     return c;
 }
 
-void client_accept(struct lane *l, int fd, const struct net_addr *peer)
+/* @return false: too many handshakes under way, or no memory. */
+static bool start_tls(struct client *c, struct net_tls_slot *tls)
+{
+    static struct log_limit limit;
+    uint64_t missed;
+
+    struct net_tls_context *x = tls ? net_tls_slot_get(tls) : NULL;
+    if (!x)
+        return true;
+    int rc = net_conn_tls(&c->conn, x, NULL);
+    net_tls_put(x);
+    if (rc && log_limit_pass(&limit, loop_now(c->lane->loop), NS_PER_S, &missed))
+        log_warn("proxy", "TLS connection refused: %s (said %llu times less)",
+                 rc == WEIR_E_FULL ? "limits.tls_handshakes are under way" : err_text(rc),
+                 (unsigned long long)missed);
+    return rc == 0;
+}
+
+void client_accept(struct lane *l, int fd, const struct net_addr *peer, struct net_tls_slot *tls)
 {
     static struct log_limit limit;
     const struct plan *plan = plan_now(l->proxy);
@@ -360,6 +378,12 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer)
     list_add(&l->clients, &c->node);
     stat_add(&l->stats.connections, 1);
     net_conn_init(&c->conn, &client_ops, (size_t)plan->routing->limits.header_bytes + 1);
+    if (!start_tls(c, tls)) {
+        stat_add(&l->stats.refused, 1);
+        net_fd_close(fd);
+        client_close(c, FATE_GONE);
+        return;
+    }
     if (net_conn_accept(&c->conn, l->loop, fd) != 0) {
         /* It disposed of the descriptor. */
         client_close(c, FATE_GONE);

@@ -8,6 +8,7 @@
 #define WEIR_PROXY_EXCHANGE_H
 
 #include "net/conn.h"
+#include "net/tls.h"
 #include "peek/multipart.h"
 #include "peek/peek.h"
 #include "peek/usage.h"
@@ -44,6 +45,7 @@ struct upstream {
     struct target *target;
     struct exchange *x; /**< NULL while idle */
     uint64_t idle_since_ns;
+    const struct net_tls_context *tls; /**< NULL = plain; compared, never looked into */
     struct resolve_query query;
     bool resolving;
 };
@@ -56,8 +58,9 @@ struct target {
     uint16_t port;
     bool tls;
     bool literal;
-    struct net_addr addr; /**< when literal */
-    struct list idle;     /**< struct upstream, newest last */
+    struct net_addr addr;     /**< when literal */
+    struct net_tls_peer peer; /**< for tls */
+    struct list idle;         /**< struct upstream, newest last */
     unsigned n_idle;
     uint8_t acks_held; /**< see acks.h */
     unsigned users;    /**< upstreams and exchanges that point here */
@@ -186,7 +189,8 @@ struct client {
 };
 
 /* client.c */
-void client_accept(struct lane *l, int fd, const struct net_addr *peer);
+/** @param tls NULL, or empty = plain. */
+void client_accept(struct lane *l, int fd, const struct net_addr *peer, struct net_tls_slot *tls);
 /** The exchange is over: go on, or close. */
 void client_after(struct client *c, enum fate fate);
 /** Have the timer run by the earliest due time of the connection and its exchange. */
@@ -245,7 +249,7 @@ bool forwarded_drops(enum forwarded mode, struct slice name);
 /** X-Forwarded-For, -Proto, -Host as the mode has them. */
 void forwarded_put(struct buf *out,
                    enum forwarded mode,
-                   const struct net_addr *peer,
+                   const struct client *c,
                    const struct http1_head *h,
                    const struct request_fields *f);
 

@@ -54,7 +54,7 @@ static void put_peer(struct buf *out, const struct net_addr *a)
 
 void forwarded_put(struct buf *out,
                    enum forwarded mode,
-                   const struct net_addr *peer,
+                   const struct client *c,
                    const struct http1_head *h,
                    const struct request_fields *f)
 {
@@ -68,9 +68,10 @@ void forwarded_put(struct buf *out,
             buf_put_slice(out, h->fields[i].value);
             buf_put_str(out, ", ");
         }
-    put_peer(out, peer);
+    put_peer(out, &c->peer);
     if (!append || !f->forwarded_proto.p)
-        buf_put_str(out, "\r\nX-Forwarded-Proto: http\r\n");
+        buf_put_str(out, c->conn.tls ? "\r\nX-Forwarded-Proto: https\r\n"
+                                     : "\r\nX-Forwarded-Proto: http\r\n");
     else
         buf_put(out, "\r\n", 2);
     if (!append || !f->forwarded_host.p)

@@ -122,8 +122,11 @@ struct proxy {
     struct listen_place {
         struct net_addr asked; /**< as configured; len 0 = a free place */
         struct net_addr bound;
-        bool closing;          /**< lanes are leaving it */
-    } listen[LISTENER_PLACES]; /**< control thread; a place has the same number in each lane */
+        struct net_unix_file file;
+        struct net_tls_slot tls; /**< empty = plain */
+        bool closing;            /**< lanes are leaving it */
+    } listen[LISTENER_PLACES];   /**< control thread; a place has the same number in each lane */
+    struct net_tls_slot *upstream_tls;
     char hop_id[PROXY_HOP_ID_MAX];
     struct slice hop;
     atomic_int access_fd; /**< -1 = none yet; set before a plan writes there, and never closed */
@@ -168,12 +171,17 @@ uint64_t proxy_connections(const struct proxy *p);
 /** Bind what is new of n addresses; the bits of places to open and to close. @param bound out, len 0 from the first
  * that failed on. WEIR_E_IO (errno), WEIR_E_FULL (lanes are still closing others): nothing is open. Control thread. */
 int doors_open(struct proxy *p,
-               const struct net_addr *want,
+               const struct net_listen_at *want,
                unsigned n,
                struct net_addr *bound,
                uint64_t *opened,
                uint64_t *closed) MUST_CHECK;
 void doors_undo(struct proxy *p, uint64_t opened);
+/** Have the places of these addresses, which are open, speak their TLS from now on. Control thread. */
+void doors_tls(struct proxy *p, const struct net_listen_at *want, unsigned n);
+void doors_init(struct proxy *p);
+/** Lanes have stopped. */
+void doors_fini(struct proxy *p);
 /** Lanes are leaving these places; they have left them. Control thread. */
 void doors_closing(struct proxy *p, uint64_t closed);
 void doors_gone(struct proxy *p, uint64_t closed);

@@ -283,6 +283,8 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
         return WEIR_E_NOMEM;
     p->mem = mem;
     p->control = o->control;
+    p->upstream_tls = o->upstream_tls;
+    doors_init(p);
     list_init(&p->left);
     memcpy(p->hop_id, o->hop_id.p, o->hop_id.n);
     p->hop = slice_of(p->hop_id, o->hop_id.n);
@@ -320,6 +322,8 @@ int proxy_start(struct proxy *p, const struct proxy_options *o, struct net_addr 
 
     memset(bound, 0, o->n_listen * sizeof(*bound));
     int rc = doors_open(p, o->listen, o->n_listen, bound, &opened, &closed);
+    if (!rc)
+        doors_tls(p, o->listen, o->n_listen);
     for (unsigned i = 0; i < p->n_lanes && !rc; i++) {
         struct lane *l = &p->lanes[i];
         rc = doors_pass(l, opened, 0);
@@ -376,6 +380,7 @@ void proxy_free(struct proxy *p)
     p->closing = true;
     for (unsigned i = 0; i < p->n_lanes; i++)
         lane_fini(&p->lanes[i]);
+    doors_fini(p);
     asker_fini(&p->control_asker);
     pools_free(p);
     plan_free(atomic_load(&p->plan));

@@ -17,7 +17,7 @@
 #include "loop/loop.h"
 #include "model/route_t.h"
 #include "model/snapshot_t.h"
-#include "net/addr.h"
+#include "net/listener.h"
 
 struct proxy;
 
@@ -27,8 +27,11 @@ struct proxy_options {
     struct loop *control; /**< where drain's callback runs; borrowed */
     struct loop **loops;  /**< the data loops, 1 .. PROXY_LOOPS_MAX, not running yet; borrowed */
     unsigned n_loops;
-    const struct net_addr *listen; /**< addresses to bind, one socket per loop each; copied */
+    const struct net_listen_at *
+        listen; /**< copied, TLS contexts with a reference of their own; TCP: one socket per loop */
     unsigned n_listen;
+    struct net_tls_slot *
+        upstream_tls; /**< for https endpoints; borrowed, the same in every reload; NULL, or empty = none can be used */
     const struct routing
         *routing;        /**< borrowed until proxy_reclaim() names it, or the proxy's end */
     struct slice hop_id; /**< names this instance in X-Weir-Hop; token characters; copied */

@@ -80,6 +80,7 @@ int proxy_reload(struct proxy *p, const struct proxy_options *o, struct net_addr
         if (o->access_fd >= 0)
             atomic_store(&p->access_fd, o->access_fd);
         decision_log_rate(p->decisions, o->decisions_per_s);
+        doors_tls(p, o->listen, o->n_listen);
         swap(p, next);
     }
     pthread_mutex_unlock(&p->pools_lock);

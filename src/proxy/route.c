@@ -255,7 +255,7 @@ enum rejection route_head(struct exchange *x,
     buf_put_slice(out, x->lane->proxy->hop);
     buf_put(out, "\r\n", 2);
     head_copy_fields(out, h, end, drop_field, f);
-    forwarded_put(out, f->forwarded, &x->client->peer, h, f);
+    forwarded_put(out, f->forwarded, x->client, h, f);
     struct slice protocols = h->upgrade ? tunnel_asked(h) : (struct slice){NULL, 0};
     if (protocols.n) {
         buf_put_str(out, "Connection: Upgrade\r\nUpgrade: ");
@@ -276,6 +276,8 @@ enum rejection route_head(struct exchange *x,
 
 static uint64_t client_key(const struct net_addr *a)
 {
+    if (a->any.sa_family == AF_UNIX) /* they are all this machine */
+        return hash_slice(SLICE("unix"), 0);
     if (a->any.sa_family == AF_INET6)
         return hash_slice(slice_of((const char *)&a->v6.sin6_addr, sizeof(a->v6.sin6_addr)), 0);
     return hash_slice(slice_of((const char *)&a->v4.sin_addr, sizeof(a->v4.sin_addr)), 0);

@@ -98,6 +98,9 @@ static struct target *target_new(struct lane *l, const struct member *m)
     at = put_text(at, e->id, &t->id);
     at = put_text(at, e->host, &t->host);
     put_text(at, e->authority, &t->authority);
+    if (t->host.n && t->host.p[0] == '/')
+        t->authority = SLICE("localhost"); /* a path is no host that a worker could know */
+    t->peer.host = t->host;
     t->port = e->port;
     t->tls = e->tls;
     t->literal = net_addr_literal(t->host, t->port, &t->addr) == 0;
@@ -145,6 +148,7 @@ static void target_free(struct lane *l, struct target *t)
     if (slot < l->n_slots && l->by_slot[slot] == t)
         l->by_slot[slot] = NULL;
     list_del(&t->node);
+    net_tls_peer_fini(&t->peer);
     sched_cell_put(t->cell);
     mem_free(loop_mem(), t);
 }
@@ -242,10 +246,26 @@ static const struct net_conn_ops upstream_ops = {
     .on_closed = on_closed,
 };
 
+/* Connections that were made under other TLS settings are not used again. */
+static void drop_outdated(struct lane *l, struct target *t)
+{
+    struct net_tls_slot *slot = l->proxy->upstream_tls;
+    struct net_tls_context *now = slot ? net_tls_slot_get(slot) : NULL;
+
+    weir_list_foreach_safe (n, &t->idle) {
+        struct upstream *u = container_of(n, struct upstream, node);
+        if (u->tls != now)
+            upstream_drop(u);
+    }
+    net_tls_put(now);
+}
+
 struct upstream *upstream_take(struct exchange *x)
 {
     struct target *t = x->target;
 
+    if (t->tls)
+        drop_outdated(x->lane, t);
     if (list_empty(&t->idle))
         return NULL;
     struct upstream *u = container_of(t->idle.prev, struct upstream, node);
@@ -257,17 +277,36 @@ struct upstream *upstream_take(struct exchange *x)
     return u;
 }
 
+static int start_tls(struct upstream *u)
+{
+    struct net_tls_slot *slot = u->lane->proxy->upstream_tls;
+    struct net_tls_context *x = slot ? net_tls_slot_get(slot) : NULL;
+
+    if (!x)
+        return WEIR_E_UNSUPPORTED;
+    u->tls = x; /* alive as long as the connection has it */
+    int rc = net_conn_tls(&u->conn, x, &u->target->peer);
+    net_tls_put(x);
+    return rc;
+}
+
+static int connect_once(struct upstream *u, const struct net_addr *addr)
+{
+    int rc = u->target->tls ? start_tls(u) : 0;
+
+    return rc ? rc
+              : net_conn_connect(&u->conn, u->lane->loop, addr, u->x->route->timeouts.connect_ns);
+}
+
 static int connect_to(struct upstream *u, const struct net_addr *addr)
 {
-    uint64_t timeout = u->x->route->timeouts.connect_ns;
-
     stat_add(&u->lane->stats.upstreams, 1);
-    int rc = net_conn_connect(&u->conn, u->lane->loop, addr, timeout);
+    int rc = connect_once(u, addr);
     if (rc != WEIR_E_FULL)
         return rc;
     /* Out of descriptors or ports: a request is worth more than the connections that are kept in case. */
     upstream_sweep(u->lane, true);
-    return net_conn_connect(&u->conn, u->lane->loop, addr, timeout);
+    return connect_once(u, addr);
 }
 
 static void on_resolved(struct resolve_query *q, int error, const struct net_addr *addr)
@@ -290,8 +329,6 @@ int upstream_connect(struct exchange *x)
     struct lane *l = x->lane;
     struct net_addr addr;
 
-    if (t->tls)
-        return WEIR_E_UNSUPPORTED;
     struct upstream *u = upstream_alloc(l);
     if (!u)
         return WEIR_E_NOMEM;

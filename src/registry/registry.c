@@ -245,6 +245,7 @@ int registry_start(struct loop *loop,
     watch_init(&r->watch, loop, write_all, r);
     state_init(&r->state, loop, &r->store, r->state_file);
     struct http_server_options ho = {.addr = o->addr,
+                                     .tls = o->tls,
                                      .body_max = SERVER_BODY_MAX,
                                      .connections_max = REGISTRY_WATCHERS_MAX + SPARE_CONNECTIONS,
                                      .idle_ns = 75 * NS_PER_S,

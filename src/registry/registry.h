@@ -11,6 +11,7 @@
 #include "loop/loop.h"
 #include "model/update_t.h"
 #include "net/addr.h"
+#include "net/tls.h"
 
 struct registry;
 
@@ -22,10 +23,11 @@ enum { REGISTRY_INSTANCES_MAX = 100000, REGISTRY_BODY_MAX = 1 << 20, REGISTRY_WA
 /** Text is copied. */
 struct registry_options {
     struct net_addr addr;
-    const char *token;       /**< NULL = no authorization asked for */
-    const char *state_file;  /**< NULL = nothing is saved */
-    struct update_sink sink; /**< any callback may be NULL */
-    uint16_t source;         /**< handed to the sink */
+    struct net_tls_slot *tls; /**< borrowed; NULL, or empty = plain */
+    const char *token;        /**< NULL = no authorization asked for */
+    const char *state_file;   /**< NULL = nothing is saved */
+    struct update_sink sink;  /**< any callback may be NULL */
+    uint16_t source;          /**< handed to the sink */
     /** In flight at an address now, or REGISTRY_REQUESTS_UNKNOWN. May be NULL. */
     uint32_t (*current_requests)(void *ctx, struct slice host, uint16_t port);
     void *ctx;

@@ -360,7 +360,8 @@ class Wire:
     def __init__(self, sock):
         self.sock = sock
         self.sock.settimeout(PATIENCE)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sock.family != socket.AF_UNIX:
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buf = bytearray()          # grown in place: bodies may have many megabytes
         self.eof = False
         self.received = bytearray()     # every byte ever read

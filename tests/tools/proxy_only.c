@@ -319,14 +319,14 @@ static void option(const char *name, char *value)
 int main(int argc, char **argv)
 {
     struct fleet_options fo = {.mem = loop_mem(), .n_sources = 1};
-    struct net_addr listen;
+    struct net_listen_at listen = {.inherited = -1};
     struct net_addr bound;
     char text[NET_ADDR_TEXT];
 
     signal(SIGPIPE, SIG_IGN);
     if (sched_policy_named(SLICE("least_request"), &app.policy) != 0 ||
         loop_new(&app.control) != 0 || fleet_new(&fo, &app.fleet) != 0 ||
-        net_addr_literal(SLICE("127.0.0.1"), 0, &listen) != 0)
+        net_addr_literal(SLICE("127.0.0.1"), 0, &listen.addr) != 0)
         die("start");
     defaults();
     for (int i = 1; i + 1 < argc; i += 2)

@@ -38,6 +38,8 @@ static bool same_host(const struct net_addr *a, const struct net_addr *b)
 {
     if (a->any.sa_family != b->any.sa_family)
         return false;
+    if (a->any.sa_family == AF_UNIX)
+        return strcmp(a->un.sun_path, b->un.sun_path) == 0;
     if (a->any.sa_family == AF_INET6)
         return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr)) == 0;
     return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
@@ -45,6 +47,8 @@ static bool same_host(const struct net_addr *a, const struct net_addr *b)
 
 static bool any_host(const struct net_addr *a)
 {
+    if (a->any.sa_family == AF_UNIX)
+        return false;
     return a->any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&a->v6.sin6_addr)
                                         : a->v4.sin_addr.s_addr == 0;
 }
@@ -389,7 +393,7 @@ int control_init(struct control *c,
                  struct fetcher *fetcher,
                  const struct conf *conf)
 {
-    *c = (struct control){.loop = loop, .fetcher = fetcher, .conf = conf};
+    *c = (struct control){.loop = loop, .fetcher = fetcher, .tls = c->tls, .conf = conf};
     c->build.on_timer = on_build;
     c->reclaim.on_timer = on_reclaim;
     c->watch.on_timer = on_watch;
@@ -466,6 +470,7 @@ int control_start(struct control *c)
 {
     struct probe_options o = {.loop = c->loop,
                               .fetcher = c->fetcher,
+                              .tls = c->tls,
                               .interval_ns = c->conf->health.interval_ns,
                               .timeout_ns = c->conf->health.timeout_ns,
                               .path = c->conf->health.path,

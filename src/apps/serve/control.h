@@ -40,6 +40,7 @@ struct control_note {
 struct control {
     struct loop *loop;
     struct fetcher *fetcher;
+    const struct fetch_tls *tls; /**< for checks; set by serve */
     struct fleet *fleet;
     struct proxy *proxy; /**< set by serve once it exists; NULL before */
     struct admin *admin; /**< set by serve: who is told of events; NULL = nobody */

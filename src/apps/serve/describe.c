@@ -49,6 +49,14 @@ static const char *state_name(enum reported_state s)
     return names[s];
 }
 
+static void put_url(const struct endpoint *e, struct buf *out)
+{
+    bool local = e->host.n && e->host.p[0] == '/';
+
+    buf_put_str(out, local ? "http+unix://" : e->tls ? "https://" : "http://");
+    buf_put_slice(out, e->authority);
+}
+
 static void put_models(const struct endpoint *e, struct buf *out, bool *first)
 {
     key(out, first, "models");
@@ -143,8 +151,7 @@ void describe_endpoint(
     text(out, &first, "id", e->id);
     key(out, &first, "url");
     buf_put_char(out, '"');
-    buf_put_str(out, e->tls ? "https://" : "http://");
-    buf_put_slice(out, e->authority);
+    put_url(e, out);
     buf_put_char(out, '"');
     text(out, &first, "service", e->service);
     text(out, &first, "source", source);
@@ -201,8 +208,7 @@ void describe_worker(const struct member *m, struct buf *out)
     text(out, &first, "id", e->id);
     key(out, &first, "url");
     buf_put_char(out, '"');
-    buf_put_str(out, e->tls ? "https://" : "http://");
-    buf_put_slice(out, e->authority);
+    put_url(e, out);
     buf_put_char(out, '"');
     if (e->n_models)
         text(out, &first, "model_id", e->models[0].id);

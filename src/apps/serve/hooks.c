@@ -198,8 +198,6 @@ static int add_worker(struct control *c, const json_t *root, struct buf *out)
         return refuse(out, "api_key: keys of endpoints come in a later version");
     if (!text.p || wire_url_parse(text, &url) != 0)
         return refuse(out, "url: an absolute http URL is needed, such as http://host:8000");
-    if (url.tls)
-        return refuse(out, "url: https to workers comes in a later version");
     if (json_object_get(root, "model_id") && !model_id.p)
         return refuse(out, "model_id: a string is needed");
     if (model_id.n > ENDPOINT_TEXT_MAX)
@@ -215,6 +213,7 @@ static int add_worker(struct control *c, const json_t *root, struct buf *out)
                          .services = &service,
                          .n_services = 1,
                          .host = url.host,
+                         .tls = url.tls,
                          .port = url.port,
                          .models = &model,
                          .n_models = model_id.n ? 1 : 0,

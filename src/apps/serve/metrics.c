@@ -8,6 +8,7 @@
 #include "apps/serve/panic.h"
 #include "base/bug.h"
 #include "loop/alloc.h"
+#include "net/tls.h"
 #include "sched/breaker.h"
 #include "sched/row.h"
 #include "wire/prom.h"
@@ -412,6 +413,30 @@ static void put_source_stats(const struct metrics_input *in, struct buf *out)
     }
 }
 
+/* Of this process since its start. A resumed handshake is one that is done, too. */
+static void put_tls(struct buf *out)
+{
+    static const char *const sides[] = {"endpoint", "client"};
+
+    counter(
+        out, "weir_tls_handshakes_total",
+        "TLS handshakes with clients and with endpoints; resumed ones are counted as done, too.");
+    for (int s = 0; s < 2; s++) {
+        struct net_tls_counts c;
+        net_tls_count(s, &c);
+        const struct {
+            const char *result;
+            uint64_t n;
+        } rows[] = {
+            {"done", c.done}, {"resumed", c.resumed}, {"failed", c.failed}, {"refused", c.refused}};
+        for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
+            struct prom_label labels[] = {{"side", slice_str(sides[s])},
+                                          {"result", slice_str(rows[i].result)}};
+            wire_prom_sample(out, "weir_tls_handshakes_total", labels, 2, (double)rows[i].n);
+        }
+    }
+}
+
 void metrics_render(const struct metrics_input *in, struct buf *out)
 {
     gauge(out, "weir_build_info", "Always 1; the version is the label.");
@@ -426,6 +451,7 @@ void metrics_render(const struct metrics_input *in, struct buf *out)
     put_panic(in, out);
     put_sources(in, out);
     put_source_stats(in, out);
+    put_tls(out);
     counter(out, "weir_config_reloads_total", "Attempts to load a changed configuration.");
     struct prom_label ok = {"result", SLICE("ok")}, failed = {"result", SLICE("failed")};
     wire_prom_sample(out, "weir_config_reloads_total", &ok, 1, (double)in->reloads_ok);

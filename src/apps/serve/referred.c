@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files and variables that the configuration only names: tokens, the access log. They may change while the YAML does
+ * Files and variables that the configuration only names: tokens, certificates, the access log. They may change while the YAML does
  * not, so every reload reads them again, before anything is changed.
  */
 #include <errno.h>
@@ -60,6 +60,8 @@ int referred_read(const struct conf *conf, struct referred *out, struct conf_err
         out->access_fd = open_access(conf->logging.access.p, errors);
         rc = rc || out->access_fd >= 0 ? rc : WEIR_E_IO;
     }
+    int third = serve_tls_read(conf, &out->tls, errors);
+    rc = rc ? rc : third;
     if (rc)
         referred_fini(out);
     return rc;
@@ -71,6 +73,7 @@ void referred_fini(struct referred *r)
     confio_secret_free(loop_mem(), r->registry_token);
     if (r->access_fd >= 0)
         close(r->access_fd);
+    serve_tls_fini(&r->tls);
     *r = (struct referred){.access_fd = -1};
 }
 

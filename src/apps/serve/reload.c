@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "apps/serve/listen.h"
 #include "apps/serve/state.h"
 #include "base/num.h"
 #include "confio/confio.h"
@@ -25,27 +26,31 @@ struct attempt {
     int n_changes;
 };
 
-int serve_proxy_options(const struct serve *s,
+int serve_proxy_options(struct serve *s,
                         const struct conf *conf,
-                        struct net_addr *listen,
-                        struct proxy_options *out)
+                        const struct referred *r,
+                        struct net_listen_at *listen,
+                        struct proxy_options *o,
+                        struct buf *out)
 {
     int rc = 0;
 
     if (conf->n_listeners > PROXY_LISTENERS_MAX)
         return WEIR_E_FULL;
     for (uint32_t i = 0; i < conf->n_listeners && rc == 0; i++) {
-        const struct conf_address *a = &conf->listeners[i].address;
-        rc = net_addr_literal(a->host, a->port, &listen[i]);
+        rc = listen_at(&conf->listeners[i], &listen[i], out);
+        listen[i].tls = r->tls.listeners[i];
     }
-    *out = (struct proxy_options){.control = s->control_loop,
-                                  .loops = (struct loop **)(uintptr_t)s->loops,
-                                  .n_loops = s->n_loops,
-                                  .listen = listen,
-                                  .n_listen = conf->n_listeners,
-                                  .routing = &conf->routing,
-                                  .access_fd = conf->logging.access.p ? s->access_fd : -1,
-                                  .decisions_per_s = conf->decisions_per_s};
+    *o = (struct proxy_options){.control = s->control_loop,
+                                .loops = (struct loop **)(uintptr_t)s->loops,
+                                .n_loops = s->n_loops,
+                                .listen = listen,
+                                .n_listen = conf->n_listeners,
+                                .upstream_tls = &s->upstream_tls,
+                                .routing = &conf->routing,
+                                .access_fd = conf->logging.access.p ? s->access_fd : -1,
+                                .admin_token = r->admin_token,
+                                .decisions_per_s = conf->decisions_per_s};
     return rc;
 }
 
@@ -201,6 +206,14 @@ static int take_tokens(struct serve *s, const struct referred *r)
     return rc;
 }
 
+void serve_use_tls(struct serve *s, const struct conf *conf, const struct serve_tls *t)
+{
+    net_tls_slot_set(&s->admin_tls, net_tls_get(t->admin));
+    net_tls_slot_set(&s->registry_tls, net_tls_get(t->registry));
+    net_tls_slot_set(&s->upstream_tls, net_tls_get(t->upstream));
+    s->fetch_tls = serve_tls_fetch(conf);
+}
+
 /* From here on it is in force. */
 static void take_over(struct serve *s, struct attempt *a, const struct net_addr *bound)
 {
@@ -213,6 +226,7 @@ static void take_over(struct serve *s, struct attempt *a, const struct net_addr 
     log_set_level((enum log_level)a->conf->logging.level);
     if (take_tokens(s, &a->referred) != 0)
         log_error("serve", "out of memory: a token stays as it was");
+    serve_use_tls(s, a->conf, &a->referred.tls);
     note_own(s, bound, a->conf->n_listeners);
     if (changes_part(a, "discovery"))
         control_drop_sources(&s->control, before, a->conf);
@@ -239,7 +253,7 @@ complain_listen(const struct proxy_options *o, const struct net_addr *bound, str
     while (failed + 1 < o->n_listen && bound[failed].len)
         failed++;
     buf_put_str(out, "listeners: cannot listen on ");
-    buf_put_str(out, net_addr_text(&o->listen[failed], text));
+    buf_put_str(out, net_addr_text(&o->listen[failed].addr, text));
     buf_put_str(out, ": ");
     buf_put_str(out, why);
     buf_put_char(out, '\n');
@@ -248,7 +262,7 @@ complain_listen(const struct proxy_options *o, const struct net_addr *bound, str
 
 static int try_it(struct serve *s, struct attempt *a, struct buf *out)
 {
-    struct net_addr listen[PROXY_LISTENERS_MAX];
+    struct net_listen_at listen[PROXY_LISTENERS_MAX];
     struct net_addr bound[PROXY_LISTENERS_MAX];
     struct proxy_options o;
 
@@ -260,10 +274,9 @@ static int try_it(struct serve *s, struct attempt *a, struct buf *out)
     int rc = referred_read(a->conf, &a->referred, a->errors);
     put_errors(a->errors, out);
     if (rc == 0)
-        rc = serve_proxy_options(s, a->conf, listen, &o);
+        rc = serve_proxy_options(s, a->conf, &a->referred, listen, &o, out);
     if (rc)
         return rc;
-    o.admin_token = a->referred.admin_token;
     /* The log that was opened is put in place when nothing can fail any more; its number is known before. */
     if (o.access_fd < 0)
         o.access_fd = a->referred.access_fd;

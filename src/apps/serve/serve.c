@@ -16,7 +16,9 @@
 #include <unistd.h>
 
 #include "apps/serve/hooks.h"
+#include "apps/serve/listen.h"
 #include "apps/serve/load.h"
+#include "apps/serve/privileges.h"
 #include "apps/serve/state.h"
 #include "base/num.h"
 #include "loop/alloc.h"
@@ -77,11 +79,6 @@ static unsigned cores(void)
     return (unsigned)MAX(CPU_COUNT(&set), 1);
 }
 
-static int address_of(const struct conf_address *a, struct net_addr *out)
-{
-    return net_addr_literal(a->host, a->port, out);
-}
-
 static void on_drained(void *ctx)
 {
     struct serve *s = ctx;
@@ -99,6 +96,7 @@ static void on_end_signal(struct serve *s, int signal)
     uint64_t now = loop_now(s->control_loop);
     uint64_t longest = s->edition->conf->routing.limits.drain_ns;
 
+    systemd_notify("STOPPING=1");
     if (s->draining) {
         log_warn("serve", "%s, the second signal: ending now", signal_name(signal));
         loop_stop(s->control_loop);
@@ -118,9 +116,11 @@ static void on_signal(void *ctx, int signal)
 
     if (signal == SIGHUP) {
         buf_init(&out, loop_mem(), ANSWER_MAX);
+        systemd_notify_reloading();
         /* What was done or is wrong is in the log, in the metrics and among the events. */
         int rc = serve_reload(s, (struct slice){NULL, 0}, &out);
         (void)rc;
+        systemd_notify(s->draining ? "STOPPING=1" : "READY=1");
         buf_fini(&out);
     } else if (signal == SIGUSR1) {
         serve_reopen_logs(s);
@@ -151,19 +151,23 @@ static int start_loops(struct serve *s)
 
 static int start_proxy(struct serve *s, struct net_addr *bound)
 {
-    struct net_addr listen[PROXY_LISTENERS_MAX];
+    struct net_listen_at listen[PROXY_LISTENERS_MAX];
     struct proxy_options o;
+    struct buf why;
     uint64_t id;
     char hop[17];
 
     if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
         return complain("cannot get random bytes", WEIR_E_IO);
     snprintf(hop, sizeof(hop), "%016llx", (unsigned long long)id);
-    int rc = serve_proxy_options(s, s->edition->conf, listen, &o);
+    buf_init(&why, loop_mem(), ANSWER_MAX);
+    int rc = serve_proxy_options(s, s->edition->conf, &s->referred, listen, &o, &why);
     if (rc)
-        return complain("listener address", rc);
+        log_error("serve", "%.*s", SLICE_ARG(slice_trim(buf_slice(&why))));
+    buf_fini(&why);
+    if (rc)
+        return complain("cannot listen for clients", rc);
     o.hop_id = slice_str(hop);
-    o.admin_token = s->referred.admin_token;
     rc = proxy_new(&o, &s->proxy);
     if (rc)
         return complain("cannot build the data plane", rc);
@@ -175,7 +179,7 @@ static int start_proxy(struct serve *s, struct net_addr *bound)
     uint32_t failed = 0;
     while (failed + 1 < o.n_listen && bound[failed].len)
         failed++; /* the first that is not bound */
-    return rc ? complain_listen("clients", &listen[failed],
+    return rc ? complain_listen("clients", &listen[failed].addr,
                                 "listeners.address or --host and --port", rc)
               : 0;
 }
@@ -184,6 +188,7 @@ static int start_registry(struct serve *s, struct net_addr *bound)
 {
     const struct conf_registry *c = &s->edition->conf->registry;
     struct registry_options o = {.token = s->referred.registry_token,
+                                 .tls = &s->registry_tls,
                                  .state_file = c->state_file.p,
                                  .sink = s->control.sink,
                                  .source = s->control.source_registry,
@@ -195,7 +200,7 @@ static int start_registry(struct serve *s, struct net_addr *bound)
         s->control.sink.synced(s->control.sink.ctx, s->control.source_registry);
         return 0;
     }
-    int rc = address_of(&c->address, &o.addr);
+    int rc = listen_address(&c->address, &o.addr);
     if (rc == 0)
         rc = registry_start(s->control_loop, &o, &s->registry, bound);
     return rc ? complain_listen("the registry", &o.addr, "registry.address or --registry-port", rc)
@@ -204,11 +209,12 @@ static int start_registry(struct serve *s, struct net_addr *bound)
 
 static int start_admin(struct serve *s, struct net_addr *bound)
 {
-    struct admin_options o = {.token = s->referred.admin_token, .hooks = hooks_for(s)};
+    struct admin_options o = {
+        .token = s->referred.admin_token, .tls = &s->admin_tls, .hooks = hooks_for(s)};
 
     if (s->edition->conf->admin.address.off)
         return 0;
-    int rc = address_of(&s->edition->conf->admin.address, &o.addr);
+    int rc = listen_address(&s->edition->conf->admin.address, &o.addr);
     if (rc == 0)
         rc = admin_start(s->control_loop, &o, &s->admin, bound);
     return rc ? complain_listen("the admin API", &o.addr, "admin.address or --admin-port", rc) : 0;
@@ -257,6 +263,8 @@ static int start(struct serve *s)
 
     if ((rc = read_referred(s)) != 0 || (rc = start_loops(s)) != 0)
         return rc;
+    serve_use_tls(s, s->edition->conf, &s->referred.tls);
+    s->control.tls = &s->fetch_tls;
     rc = fetcher_new(s->control_loop, &s->fetcher);
     if (rc == 0)
         rc = control_init(&s->control, s->control_loop, s->fetcher, s->edition->conf);
@@ -274,9 +282,13 @@ static int start(struct serve *s)
         control_own(&s->control, &s->registry_addr, 1);
     control_tell_sources(&s->control, s->edition->conf);
     control_publish(&s->control);
-    if ((rc = start_threads(s)) != 0)
+    systemd_close_unused();
+    const struct conf *conf = s->edition->conf;
+    if ((rc = privileges_drop(conf->user.p, conf->group.p)) != 0 || (rc = start_threads(s)) != 0)
         return rc;
+    systemd_watchdog_start(&s->watchdog, s->control_loop, s->loops, s->n_loops);
     print_ready(s, data, &s->admin_addr, &s->registry_addr);
+    systemd_notify("READY=1");
     return 0;
 }
 
@@ -286,6 +298,7 @@ static void stop(struct serve *s)
         loop_stop(s->loops[i]);
     for (unsigned i = 0; i < s->n_threads; i++)
         pthread_join(s->threads[i], NULL);
+    systemd_watchdog_stop(&s->watchdog);
     s->control.admin = NULL;
     admin_stop(s->admin);
     if (s->registry)
@@ -302,6 +315,9 @@ static void stop(struct serve *s)
     if (s->access_fd >= 0)
         close(s->access_fd);
     referred_fini(&s->referred);
+    net_tls_slot_fini(&s->admin_tls);
+    net_tls_slot_fini(&s->registry_tls);
+    net_tls_slot_fini(&s->upstream_tls);
 }
 
 int serve_main(int argc, char **argv)
@@ -312,6 +328,11 @@ int serve_main(int argc, char **argv)
 
     if (!s)
         return 1;
+    privileges_hide_memory();
+    systemd_init();
+    net_tls_slot_init(&s->admin_tls);
+    net_tls_slot_init(&s->registry_tls);
+    net_tls_slot_init(&s->upstream_tls);
     s->access_fd = s->referred.access_fd = -1;
     s->edition = mem_zalloc(loop_mem(), sizeof(*s->edition));
     if (s->edition && load_configuration(argc, argv, &s->flags, &s->edition->conf, &status)) {

@@ -8,6 +8,8 @@
 #include "admin/admin.h"
 #include "apps/serve/control.h"
 #include "apps/serve/flags.h"
+#include "apps/serve/systemd.h"
+#include "apps/serve/tls.h"
 #include "registry/registry.h"
 
 /** One configuration, in use or kept until no request goes by it any more. */
@@ -20,6 +22,7 @@ struct edition {
 struct referred {
     char *admin_token, *registry_token; /**< NULL = none */
     int access_fd;                      /**< freshly opened; -1 = none */
+    struct serve_tls tls;
 };
 
 struct serve {
@@ -38,6 +41,9 @@ struct serve {
     struct referred referred; /**< of the newest; access_fd is -1 once it is moved */
     int access_fd; /**< what the data plane writes to, always the same number; -1 = never opened */
     struct loop_timer reclaim; /**< frees editions that nobody goes by */
+    struct net_tls_slot admin_tls, registry_tls, upstream_tls; /**< in force */
+    struct fetch_tls fetch_tls;                                /**< the same for checks */
+    struct systemd_watchdog watchdog;
     bool draining;
 };
 
@@ -53,11 +59,18 @@ void referred_use_access(struct serve *s, struct referred *r);
 void serve_reopen_logs(struct serve *s);
 
 /* reload.c */
-/** Options of the data plane for a configuration. @param listen room for PROXY_LISTENERS_MAX. */
-int serve_proxy_options(const struct serve *s,
+/**
+ * Options of the data plane for a configuration and what it refers to. @param listen room for PROXY_LISTENERS_MAX.
+ * @return 0; WEIR_E_NOTFOUND, WEIR_E_INVALID with a line in out; WEIR_E_FULL.
+ */
+int serve_proxy_options(struct serve *s,
                         const struct conf *conf,
-                        struct net_addr *listen,
-                        struct proxy_options *out) MUST_CHECK;
+                        const struct referred *r,
+                        struct net_listen_at *listen,
+                        struct proxy_options *o,
+                        struct buf *out) MUST_CHECK;
+/** The TLS of everything but listeners, from now on. */
+void serve_use_tls(struct serve *s, const struct conf *conf, const struct serve_tls *t);
 /**
  * Another configuration takes over, whole or not at all.
  * @param text absent: the file is read again. @param out what was done, as JSON; or what is wrong, line by line.

@@ -212,8 +212,9 @@ static void arrive(struct sim_world *w, uint32_t index)
     }
     j->waiter.features = &j->features;
     j->waiter.reservation = &j->reservation;
-    if (sched_pool_enqueue(w->pool, &j->waiter, w->queue.now_ns) != 0) {
-        rejected(w, j, REJECT_QUEUE_FULL);
+    rc = sched_pool_enqueue(w->pool, &j->waiter, w->queue.now_ns);
+    if (rc) {
+        rejected(w, j, rc == WEIR_E_TIMEOUT ? REJECT_DEADLINE_EXCEEDED : REJECT_QUEUE_FULL);
         return;
     }
     if (w->o->queue_timeout_ns)

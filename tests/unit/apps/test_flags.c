@@ -151,8 +151,6 @@ static void mistakes_name_the_flag(void **state)
         {"--worker-urls", "--worker-urls: needs at least one URL\n"},
         {"--worker-urls --port 1", "--worker-urls: needs at least one URL\n"},
         {"--worker-urls https://a b:1",
-         "--worker-urls: \"https://a\" TLS to endpoints is not supported yet in this version; use "
-         "http://\n"
          "--worker-urls: \"b:1\" is not a URL; write http://host:port\n"},
         {"--worker-urls http://a:1 http://A:1",
          "--worker-urls: \"http://A:1\" is the address of an earlier endpoint of this source\n"},

@@ -85,7 +85,8 @@ static void reaching_is_not_overlapping(void **state)
         {"127.0.0.1", "0.0.0.0", true, true},     {"::1", "::", true, true},
         {"0.0.0.0", "127.0.0.1", true, true},     {"10.0.0.1", "0.0.0.0", false, true},
         {"10.0.0.1", "10.0.0.1", true, true},     {"10.0.0.1", "10.0.0.2", false, false},
-        {"127.0.0.1", "127.0.0.2", false, false},
+        {"127.0.0.1", "127.0.0.2", false, false}, {"::", "0.0.0.0", true, false},
+        {"::1", "0.0.0.0", true, false},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct conf_host a = host(cases[i].to);
@@ -101,23 +102,32 @@ static void urls_name_what_is_wrong(void **state)
     static const struct {
         const char *url, *host;
         uint16_t port;
-    } good[] = {{"http://gpu1:8000", "gpu1", 8000},
-                {"HTTP://gpu-1.example_x.org/", "gpu-1.example_x.org", 80},
-                {"http://[fd00::2]:81", "fd00::2", 81},
-                {"http://[::1]", "::1", 80},
-                {"http://1.2.3.4:65535/", "1.2.3.4", 65535}};
+        bool tls;
+    } good[] = {{"http://gpu1:8000", "gpu1", 8000, false},
+                {"https://gpu1", "gpu1", 443, true},
+                {"HTTPS://gpu1:8443/", "gpu1", 8443, true},
+                {"http+unix:///run/x.sock", "/run/x.sock", 0, false},
+                {"HTTP://gpu-1.example_x.org/", "gpu-1.example_x.org", 80, false},
+                {"http://[fd00::2]:81", "fd00::2", 81, false},
+                {"http://[::1]", "::1", 80, false},
+                {"http://1.2.3.4:65535/", "1.2.3.4", 65535, false}};
     struct slice h;
     uint16_t port;
+    bool tls;
     const char *why = NULL;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
-        assert_int_equal(conf_url_split(slice_str(good[i].url), &h, &port, &why), 0);
+        assert_int_equal(conf_url_split(slice_str(good[i].url), &tls, &h, &port, &why), 0);
+        assert_int_equal(tls, good[i].tls);
         assert_true(slice_eq(h, slice_str(good[i].host)));
         assert_int_equal(port, good[i].port);
     }
     static const struct {
         const char *url, *why;
     } bad[] = {
-        {"https://gpu1", "TLS to endpoints is not supported yet in this version; use http://"},
+        {"http+unix://run/x",
+         "has no usable socket path; write http+unix:///path/of/socket, at most 107 bytes"},
+        {"http+unix:///a%20b",
+         "has no usable socket path; write http+unix:///path/of/socket, at most 107 bytes"},
         {"gpu1:8000", "is not a URL; write http://host:port"},
         {"", "is not a URL; write http://host:port"},
         {"http://gpu1:8000/v1", "must not have a path; write http://host:port"},
@@ -141,7 +151,8 @@ static void urls_name_what_is_wrong(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         why = "nothing";
-        assert_int_equal(conf_url_split(slice_str(bad[i].url), &h, &port, &why), WEIR_E_INVALID);
+        assert_int_equal(conf_url_split(slice_str(bad[i].url), &tls, &h, &port, &why),
+                         WEIR_E_INVALID);
         assert_string_equal(why, bad[i].why);
     }
 }

@@ -72,9 +72,6 @@ static void an_endpoint_is_not_weir_itself(void **state)
          "(admin.address)\n"},
         {ONE("http://0.0.0.0:8848"), "w.yaml:1:46: discovery[0].endpoints[0].url: "
                                      "\"http://0.0.0.0:8848\" is Weir itself (registry.address)\n"},
-        {ONE("https://gpu1"),
-         "w.yaml:1:46: discovery[0].endpoints[0].url: \"https://gpu1\" TLS to endpoints is not "
-         "supported yet in this version; use http://\n"},
         {ONE("gpu1:8000"), "w.yaml:1:46: discovery[0].endpoints[0].url: \"gpu1:8000\" is not a "
                            "URL; write http://host:port\n"},
         {"discovery:\n- type: static\n  endpoints: [{url: 'http://a:1'}, {url: 'http://A:1/'}]\n",

@@ -23,7 +23,7 @@ static void keys(void **state)
         {"lisners: []\n",
          "w.yaml:1:1: unknown key \"lisners\" at the top level; did you mean \"listeners\"?\n"},
         {"admin: {colour: red}\n",
-         "w.yaml:1:9: unknown key \"colour\" in admin; known are address, token, insecure\n"},
+         "w.yaml:1:9: unknown key \"colour\" in admin; known are address, token, insecure, tls\n"},
         {"threads: 1\nhealth: {}\nthreads: 2\n",
          "w.yaml:3:1: threads: is given twice; first in line 1\n"},
         {"models:\n  a: {}\n  b: {}\n  a: {}\n",
@@ -33,7 +33,23 @@ static void keys(void **state)
         {"tenants: {}\n",
          "w.yaml:1:1: tenants: is not supported yet in this version; leave it out\n"},
         {"listeners: [{tls: {cert: 'file:x'}}]\n",
-         "w.yaml:1:14: listeners[0].tls: is not supported yet in this version; leave it out\n"},
+         "w.yaml:1:19: listeners[0].tls.key: is missing\n"},
+        {"listeners: [{tls: {cert: x, key: 'file:k'}}]\n",
+         "w.yaml:1:26: listeners[0].tls.cert: \"x\" is not a file; write file:PATH\n"},
+        {"listeners: [{address: 'unix:x'}]\n", "w.yaml:1:23: listeners[0].address: \"unix:x\": "
+                                               "write unix: and an absolute path of at most 107 "
+                                               "bytes, without spaces\n"},
+        {"listeners: [{address: 'systemd:'}]\n", "w.yaml:1:23: listeners[0].address: \"systemd:\": "
+                                                 "write systemd: and the FileDescriptorName= of "
+                                                 "the socket unit\n"},
+        {"listeners: [{socket_mode: '99'}]\n",
+         "w.yaml:1:27: listeners[0].socket_mode: must be octal, from 0000 to 0777, in quotes\n"},
+        {"listeners: [{address: 'unix:/a'}, {address: 'unix:/a'}]\n",
+         "w.yaml:1:45: listeners[1].address: is taken already by a listener\n"},
+        {"admin: {address: 'unix:/a'}\n",
+         "w.yaml:1:18: admin.address: must be host:port; other sockets are for listeners\n"},
+        {"upstream_tls: {cert: 'file:x'}\n",
+         "w.yaml:1:15: upstream_tls.key: is missing: a certificate and its key go together\n"},
         {"discovery: [{type: static, endpoints: [{weight: 1}]}]\n",
          "w.yaml:1:40: discovery[0].endpoints[0].url: is missing\n"},
         {"discovery: [{}]\n", "w.yaml:1:13: discovery[0].type: is missing\n"},

@@ -217,7 +217,7 @@ static void fetch_talks_to_the_server_on_one_loop(void **state)
     (void)state;
     struct site s;
     struct fetcher *f;
-    char url[128], text[NET_ADDR_TEXT];
+    char url[256], text[NET_ADDR_TEXT];
     start(&s);
     assert_int_equal(fetcher_new(s.loop, &f), 0);
     struct fetched got = {.loop = s.loop};
