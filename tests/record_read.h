@@ -141,6 +141,8 @@ static inline void rr_features(struct read_record *r, const json_t *o)
     f->stream = json_is_true(json_object_get(o, "stream"));
     f->prompt_complete = json_is_true(json_object_get(o, "prompt_complete"));
     f->has_session = json_object_get(o, "session") != NULL;
+    if (json_object_get(o, "prefix_key"))
+        f->prefix_key = rr_hex(r, o, "prefix_key");
     if (f->has_session)
         f->session = rr_hex(r, o, "session");
 }
@@ -156,6 +158,11 @@ static inline void rr_row(struct read_record *r, const json_t *o, struct sched_r
 #undef READ
 #define READ(field) k->row.field = (__typeof__(k->row.field))rr_number(o, #field);
     SCHED_RECORD_ROW(READ)
+#undef READ
+    const json_t *work = json_object_get(o, "work");
+    k->work.backlog_us = (uint32_t)rr_number(work, "backlog_us");
+#define READ(field) k->work.field = (__typeof__(k->work.field))rr_number(work, #field);
+    SCHED_RECORD_WORK(READ)
 #undef READ
 }
 

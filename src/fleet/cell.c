@@ -56,6 +56,8 @@ static void write_digest(struct cell *c, const struct sample *s)
                             : 0);
     SET(c->total_tokens, saturated(s->kv_capacity_tokens));
     SET(c->util_bp, (uint16_t)MIN(s->gpu_util_bp, UINT32_C(10000)));
+    SET(c->reported_running, sample_has(s, SAMPLE_RUNNING) ? s->running : 0);
+    SET(c->reported_waiting, sample_has(s, SAMPLE_WAITING) ? s->waiting : 0);
     SET(c->known, (uint8_t)known);
     SET(c->state, (uint8_t)(sample_has(s, SAMPLE_STATE) ? s->state : REPORTED_HEALTHY));
 }

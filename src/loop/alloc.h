@@ -8,4 +8,12 @@
 /** Shared, thread-safe, never NULL. */
 const struct mem *loop_mem(void);
 
+/**
+ * Fresh zeroed pages: n bytes of address space that take memory only where they are touched. NULL when refused. Give
+ * them back by loop_pages_free() with the same n.
+ */
+void *loop_pages(size_t n);
+/** NULL is allowed. */
+void loop_pages_free(void *p, size_t n);
+
 #endif /* WEIR_LOOP_ALLOC_H */

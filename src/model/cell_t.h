@@ -90,6 +90,15 @@ struct cell {
     atomic_ullong last_progress_ns;   /**< last upstream byte seen by any loop, monotonic */
     atomic_uint consecutive_failures; /**< connect failures since the last success */
 
+    /* work of requests whose policy counts it, sched/work.c */
+    atomic_ullong work_until_ns;  /**< when the prefills sent there will be done, by prediction */
+    atomic_ullong await_tokens;   /**< to compute, of streams without a first byte */
+    atomic_ullong context_tokens; /**< of all in flight, half their expected answer too */
+    atomic_uint await;            /**< streams without a first byte */
+    atomic_uint whole;            /**< requests in flight that are answered in one piece */
+    atomic_uint reported_running; /**< digest: as reported; 0 when not told */
+    atomic_uint reported_waiting; /**< digest: likewise */
+
     /* breaker, sched/breaker.c; failures and timeouts are only touched when something goes wrong */
     atomic_ullong breaker;     /**< state, cause, trips and deadline in one word; 0 = never open */
     atomic_uint trial;         /**< 1 while the one request of half-open is under way */

@@ -34,9 +34,12 @@ struct features {
     uint64_t deadline_ns; /**< monotonic, arrival to last byte; 0 = none */
     uint64_t slo_ttft_ns; /**< 0 = none */
     struct slice region;
-    struct slice gpu_type;  /**< device class asked for; absent: any */
-    const uint64_t *blocks; /**< prefix chain, design section 3; NULL when not computed */
+    struct slice gpu_type;    /**< device class asked for; absent: any */
+    uint32_t bytes_per_token; /**< Q8, of the model; 0 = 4 bytes, that is 1,024 */
+    uint32_t expected_output; /**< tokens, by what was learned; 0 = not asked */
+    const uint64_t *blocks;   /**< prefix chain, design section 3; NULL when not computed */
     uint32_t n_blocks;
+    uint64_t prefix_key; /**< name of the first block; 0 = none */
 };
 
 #endif /* WEIR_MODEL_FEATURES_T_H */

@@ -92,16 +92,17 @@ struct limits {
     uint64_t header_bytes;
     uint32_t headers; /**< fields in one head */
     uint32_t connections;
-    uint64_t buffer_bytes;     /**< process-wide */
-    uint64_t idle_ns;          /**< keep-alive client connection without a request */
-    uint64_t header_read_ns;   /**< first byte of a head to its end */
-    uint64_t tls_handshake_ns; /**< of a client */
-    uint32_t tls_handshakes;   /**< of clients, at one time, per listener */
-    uint64_t body_read_ns;     /**< silence inside a request body */
-    uint64_t body_rate;        /**< bytes/s that a request body brings in each body_read; 0 = any */
-    uint64_t stream_ns;        /**< first to last byte of a response; 0 = any */
-    uint64_t stream_bytes;     /**< of one response body; 0 = any */
-    uint64_t drain_ns;         /**< from a signal to the end of what is under way */
+    uint64_t buffer_bytes;       /**< process-wide */
+    uint64_t prefix_index_bytes; /**< which endpoint holds which prefix, process-wide; 0 = off */
+    uint64_t idle_ns;            /**< keep-alive client connection without a request */
+    uint64_t header_read_ns;     /**< first byte of a head to its end */
+    uint64_t tls_handshake_ns;   /**< of a client */
+    uint32_t tls_handshakes;     /**< of clients, at one time, per listener */
+    uint64_t body_read_ns;       /**< silence inside a request body */
+    uint64_t body_rate;    /**< bytes/s that a request body brings in each body_read; 0 = any */
+    uint64_t stream_ns;    /**< first to last byte of a response; 0 = any */
+    uint64_t stream_bytes; /**< of one response body; 0 = any */
+    uint64_t drain_ns;     /**< from a signal to the end of what is under way */
 };
 
 /** Everything the data plane needs of one config generation. Immutable while in use. */

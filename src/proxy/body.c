@@ -6,6 +6,8 @@
  * Offsets are absolute in the payload: `body` holds [body_base, body_base + len), everything before body_sent went to
  * the present worker. body_base == 0 means it can be replayed from the start.
  */
+#include "model/prefix.h"
+#include "peek/prefix.h"
 #include "proxy/exchange.h"
 
 static struct iovec part(const char *p, size_t n)
@@ -186,6 +188,27 @@ void body_found(struct exchange *x)
         x->f.body_bytes = x->body_seen;
 }
 
+void body_prefix(struct exchange *x)
+{
+    const struct proxy *p = x->lane->proxy;
+    bool whole = x->complete && x->body_base == 0;
+
+    if (!plan_route(x->plan, x->route)->reads_work)
+        return;
+    /* A second thought about the same request has them already. */
+    size_t max = MIN(buf_len(&x->body) / PREFIX_BLOCK_BYTES, (size_t)PEEK_BLOCKS_MAX);
+    if (!x->blocks && max && whole && p->lore_pages && x->f.prompt_bytes >= PREFIX_BLOCK_BYTES &&
+        !(x->scan && x->scan->multipart)) {
+        x->blocks = mem_array(loop_mem(), max, sizeof(*x->blocks));
+        if (x->blocks) {
+            x->f.blocks = x->blocks;
+            x->f.n_blocks = peek_prefix(buf_slice(&x->body), x->f.task, x->f.model, x->f.version,
+                                        loop_mem(), x->blocks, (uint32_t)max);
+        }
+    }
+    sched_lore_prepare(p->lore, &x->f);
+}
+
 int body_rename_model(struct exchange *x, struct slice model)
 {
     struct slice body = buf_slice(&x->body);
@@ -258,6 +281,7 @@ void body_push(struct exchange *x, struct slice head, struct slice tail)
     if (x->complete) {
         x->request_sent = true;
         x->sent_ns = loop_now(x->lane->loop);
+        sched_work_sent(&x->reservation, x->sent_ns);
         if (x->up_chunked)
             v[k++] = part("0\r\n\r\n", 5);
     }
@@ -285,6 +309,10 @@ void body_pump(struct exchange *x)
 
 void body_free(struct exchange *x)
 {
+    mem_free(loop_mem(), x->blocks);
+    x->blocks = NULL;
+    x->f.blocks = NULL;
+    x->f.n_blocks = 0;
     lane_buf_give(x->lane, &x->body);
     body_charge(x);
     body_scanned(x);

@@ -140,6 +140,7 @@ void exchange_decide(struct exchange *x)
         exchange_reject(x, REJECT_OVERLOADED, NULL, absent);
         return;
     }
+    body_prefix(x);
     body_scanned(x);
     uint64_t now = loop_clock();
     uint64_t began = l->decisions++ % DECISION_SAMPLE == 0 ? now : 0;

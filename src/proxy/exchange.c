@@ -178,8 +178,12 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
     stat_sub(&l->stats.active, 1);
     list_del(&x->node);
     list_add(orphan ? &l->orphans : &l->dead_exchanges, &x->node);
-    if (!orphan)
+    if (!orphan) {
+        if (outcome == OUTCOME_OK)
+            sched_work_end(l->proxy->lore, &x->reservation, &x->f, &x->reader.usage,
+                           loop_now(l->loop));
         exchange_release(l, &x->reservation);
+    }
     client_after(c, fate);
 }
 

@@ -102,6 +102,7 @@ struct exchange {
     uint64_t body_seen;            /**< payload bytes received */
     struct buf body;               /**< payload kept: [body_base, body_base + len) */
     uint64_t body_base, body_sent; /**< absolute payload offsets */
+    uint64_t *blocks;              /**< owned: f.blocks; until nothing can be decided any more */
     uint64_t charged;              /**< bytes counted in the lane's buffered */
     uint64_t pace_ns, pace_seen;   /**< since when its pace is measured, and body_seen then */
 
@@ -264,6 +265,11 @@ bool body_decidable(const struct exchange *x);
 void body_found(struct exchange *x);
 /** Put another model name into the kept body (alias). @return 0, or WEIR_E_NOTFOUND, WEIR_E_NOMEM. */
 int body_rename_model(struct exchange *x, struct slice model) MUST_CHECK;
+/**
+ * For a policy that counts work: prefix blocks of the body that is here, tokens as the model counts them, expected output.
+ * The model must be known.
+ */
+void body_prefix(struct exchange *x);
 /** The decision is made: let the scanner go. */
 void body_scanned(struct exchange *x);
 /** Send upstream what may be sent, after the two slices (head), which may be empty. */

@@ -225,7 +225,8 @@ static int ask_new(struct proxy *p, struct asking *a, struct sched_record *recor
                                    .policy = a->x.route->policy,
                                    .queue = &a->x.route->queue,
                                    .labels = a->x.route->labels,
-                                   .n_labels = a->x.route->n_labels};
+                                   .n_labels = a->x.route->n_labels,
+                                   .lore = p->lore};
     const struct snapshot *s = a->lane.asker.snap;
     struct asker *asker = &p->control_asker;
     struct sched_pool *pool;
@@ -265,6 +266,7 @@ static int decide(struct proxy *p, struct asking *a, struct sched_record *record
     }
     x->f.model = name;
     x->f.kv_bytes_per_token = kv_bytes(x->plan->routing, name);
+    body_prefix(x);
     struct pool *pool = pool_find(p, x, name);
     if (!pool)
         return ask_new(p, a, record);

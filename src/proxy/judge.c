@@ -75,6 +75,7 @@ void judge_answer(struct exchange *x, bool more)
         return;
     if (!x->proven) {
         x->proven = true;
+        sched_work_first_byte(&x->reservation, now);
         uint64_t waited = x->sent_ns && now > x->sent_ns ? now - x->sent_ns : 0;
         tell(x, sched_breaker_answered(c, rules(x), waited, now), now);
         sched_trial_over(&x->reservation);

@@ -148,6 +148,9 @@ struct proxy {
     void (*drained)(void *ctx);
     void *drained_ctx;
 
+    struct sched_lore *lore; /**< what is learned, shared by all pools */
+    void *lore_pages;        /**< its memory */
+    size_t lore_bytes;
     bool closing; /**< proxy_free() is at work: grant nothing */
     unsigned n_lanes;
     struct lane *lanes;

@@ -122,7 +122,10 @@ static int track_get(struct proxy *p, const struct routing *r, uint32_t i, struc
 /* Is a session key of use to this policy, so that a body is worth reading for it? */
 static bool uses_session(const struct policy *p)
 {
-    return strcmp(sched_pickers[p->pick].name, "consistent_hash") == 0;
+    const char *pick = sched_pickers[p->pick].name;
+
+    return strcmp(pick, "consistent_hash") == 0 || strcmp(pick, "maglev") == 0 ||
+           sched_policy_reads_work(p);
 }
 
 int plan_new(struct proxy *p, const struct proxy_options *o, struct plan **out)
@@ -143,6 +146,7 @@ int plan_new(struct proxy *p, const struct proxy_options *o, struct plan **out)
     int rc = n->users && n->leaves && n->routes ? 0 : WEIR_E_NOMEM;
     for (uint32_t i = 0; !rc && i < r->n_routes; i++) {
         n->routes[i].reads_body = sched_policy_reads_body(r->routes[i].policy);
+        n->routes[i].reads_work = sched_policy_reads_work(r->routes[i].policy);
         n->routes[i].uses_session = uses_session(r->routes[i].policy);
         rc = track_get(p, r, i, &n->routes[i].track);
     }

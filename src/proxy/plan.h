@@ -46,6 +46,7 @@ struct alias {
 struct plan_route {
     struct track *track;
     bool reads_body;   /**< its policy looks into the body beyond the model */
+    bool reads_work;   /**< its policy counts work, so prefixes and sessions matter */
     bool uses_session; /**< its policy picks by session */
 };
 

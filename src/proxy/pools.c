@@ -87,7 +87,8 @@ pool_new(struct proxy *p, const struct plan *n, const struct route *r, struct sl
                                    .policy = policy ? &policy->policy : NULL,
                                    .queue = &r->queue,
                                    .labels = labels,
-                                   .n_labels = r->n_labels};
+                                   .n_labels = r->n_labels,
+                                   .lore = p->lore};
     struct pool *pool = mem_zalloc(p->mem, sizeof(*pool));
     char *text = model.n ? mem_strdup(p->mem, model) : NULL;
 

@@ -272,6 +272,14 @@ static bool options_ok(const struct proxy_options *o)
            route_request_id_ok(o->hop_id);
 }
 
+/* Without memory for it nothing is remembered of prefixes and sessions, and everything else works. */
+static int lore_init(struct proxy *p, size_t bytes)
+{
+    p->lore_pages = bytes ? loop_pages(bytes) : NULL;
+    p->lore_bytes = p->lore_pages ? bytes : 0;
+    return sched_lore_new(p->mem, p->lore_pages, p->lore_bytes, &p->lore);
+}
+
 int proxy_new(const struct proxy_options *o, struct proxy **out)
 {
     if (!options_ok(o))
@@ -296,6 +304,8 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
     p->pool_list = mem_array(mem, POOLS_MAX, sizeof(struct pool *));
     p->lanes = mem_array(mem, o->n_loops, sizeof(*p->lanes));
     int rc = p->tracks && p->pool_list && p->lanes ? 0 : WEIR_E_NOMEM;
+    if (!rc)
+        rc = lore_init(p, (size_t)o->routing->limits.prefix_index_bytes);
     if (!rc)
         rc = decision_log_new(mem, o->decisions_per_s, &p->decisions);
     if (!rc)
@@ -388,6 +398,8 @@ void proxy_free(struct proxy *p)
         plan_free(container_of(at, struct plan, node));
     pthread_mutex_destroy(&p->pools_lock);
     decision_log_free(p->decisions);
+    sched_lore_free(p->lore);
+    loop_pages_free(p->lore_pages, p->lore_bytes);
     mem_free(p->mem, p->lanes);
     mem_free(p->mem, p);
 }

@@ -112,7 +112,11 @@ static void commit(struct exchange *x, const struct http1_head *h, const char *e
 
     x->first_byte_ns = loop_now(x->lane->loop);
     x->stall_ns = 0;
-    sched_first_byte(&x->reservation);
+    /* Some engines send the head of a stream at once: its first payload says that the prompt is computed. */
+    if (h->status >= 400)
+        sched_first_byte(&x->reservation);
+    else if (!x->f.stream)
+        sched_work_first_byte(&x->reservation, x->first_byte_ns);
     exchange_move(x, X_RELAY);
     /* Other limits count from here, and may be due before those of the wait were. */
     client_arm(x->client);

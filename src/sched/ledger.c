@@ -84,10 +84,41 @@ void sched_trial_over(struct reservation *r)
     r->trial = false;
 }
 
+/* It no longer waits for its first byte. */
+static void drop_await(struct reservation *r)
+{
+    if (!r->counted || !r->streamed || r->first_byte)
+        return;
+    lower(&r->cell->await_tokens, r->computed);
+    BUG_ON(atomic_fetch_sub_explicit(&r->cell->await, 1, memory_order_acq_rel) == 0);
+}
+
+static void drop_work(struct reservation *r)
+{
+    struct cell *c = r->cell;
+
+    if (!r->counted)
+        return;
+    drop_await(r);
+    lower(&c->context_tokens, r->context);
+    if (!r->streamed)
+        BUG_ON(atomic_fetch_sub_explicit(&c->whole, 1, memory_order_acq_rel) == 0);
+    if (!r->first_byte) {
+        /* It never got its turn, or not to its end: those behind it move up. */
+        unsigned long long until = atomic_load_explicit(&c->work_until_ns, memory_order_relaxed);
+        while (!atomic_compare_exchange_weak_explicit(&c->work_until_ns, &until,
+                                                      until > r->own_ns ? until - r->own_ns : 0,
+                                                      memory_order_relaxed, memory_order_relaxed)) {
+        }
+    }
+    r->counted = false;
+}
+
 void sched_first_byte(struct reservation *r)
 {
     if (!r->cell)
         return;
+    drop_await(r);
     lower(&r->cell->prefill_tokens, r->prefill_tokens);
     r->prefill_tokens = 0;
     r->first_byte = true;
@@ -116,6 +147,7 @@ struct cell *sched_release(struct reservation *r)
     sched_trial_over(r);
     lower(&c->prefill_tokens, r->prefill_tokens);
     drop_promise(r);
+    drop_work(r);
     BUG_ON(atomic_fetch_sub_explicit(&c->inflight, 1, memory_order_acq_rel) == 0);
     /* Last, and sequentially consistent: whoever releases looks at waiting_pools after this, whoever waits raised it
      * before looking for room. One of the two sees the other. */

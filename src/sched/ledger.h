@@ -10,6 +10,8 @@
 #include "model/cell_t.h"
 #include "model/features_t.h"
 
+struct sched_rates;
+
 /** One raised reservation; embed it in the request. Zeroed = none. Holds a reference on the cell. */
 struct reservation {
     struct cell *cell;       /**< NULL = none */
@@ -19,6 +21,17 @@ struct reservation {
     uint64_t sample_count;   /**< samples the cell had when promised */
     bool first_byte;         /**< seen */
     bool trial;              /**< it holds the trial slot of a half-open breaker */
+    /* sched/work.h; zero when the policy does not count work */
+    bool counted, streamed, by_tokens;
+    struct sched_rates *rates; /**< of endpoint and model; NULL = not learned from */
+    uint64_t rates_key;
+    uint64_t context;  /**< tokens counted in the cell */
+    uint64_t own_ns;   /**< predicted prefill or service time */
+    uint64_t sent_ns;  /**< when it was (predicted to be) sent */
+    uint64_t first_ns; /**< first byte */
+    uint32_t computed; /**< prompt tokens to compute */
+    uint32_t hits;     /**< prompt tokens expected in the cache, trust left out */
+    uint32_t expected_step_us;
 };
 
 /**

@@ -81,7 +81,9 @@ int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32
     bigger.rows = mem_array(mem, n, sizeof(*bigger.rows));
     bigger.fit = mem_array(mem, n, sizeof(*bigger.fit));
     bigger.costs = mem_array(mem, n, sizeof(*bigger.costs));
-    if (!bigger.rows || !bigger.fit || !bigger.costs) {
+    bigger.work = mem_array(mem, n, sizeof(*bigger.work));
+    bigger.ask = mem_array(mem, n, sizeof(*bigger.ask));
+    if (!bigger.rows || !bigger.fit || !bigger.costs || !bigger.work || !bigger.ask) {
         sched_scratch_fini(&bigger, mem);
         return WEIR_E_NOMEM;
     }
@@ -95,6 +97,8 @@ void sched_scratch_fini(struct sched_scratch *s, const struct mem *mem)
     mem_free(mem, s->rows);
     mem_free(mem, s->fit);
     mem_free(mem, s->costs);
+    mem_free(mem, s->work);
+    mem_free(mem, s->ask);
     *s = (struct sched_scratch){0};
 }
 

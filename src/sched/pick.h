@@ -11,6 +11,7 @@
 #include "model/features_t.h"
 #include "model/policy_t.h"
 #include "sched/row.h"
+#include "sched/work.h"
 
 enum { SCHED_EXCLUDE_MAX = 8, SCHED_ROWS_MAX = 4096 /**< most members of one pool */ };
 
@@ -35,6 +36,7 @@ struct sched_view {
     const struct features *features;
     const struct sched_candidate *candidates;
     const struct sched_row *rows;
+    const struct sched_work *work; /**< beside the rows; NULL unless the policy reads work */
     uint32_t n;
     struct slice model; /**< present: every candidate's `model` is the one of this name */
     struct sched_memo
@@ -76,6 +78,7 @@ struct sched_score {
     const char *name;
     uint64_t unit; /**< num x unit / den is the cost in its natural unit; below 2^48 */
     bool reads_body;
+    bool reads_work; /**< it looks at view.work, so at prefix hits too */
     /** costs[i] is of row fit[i]. */
     void (*cost)(const struct sched_view *v,
                  const uint32_t *fit,
@@ -85,6 +88,7 @@ struct sched_score {
 struct sched_state;
 struct sched_picker {
     const char *name;
+    bool reads_work;
     bool draws_two; /**< compares two only, so that even the cheapest is chosen at most so often */
     /** @param n above 0. @return index into fit. May move the state on. */
     uint32_t (*pick)(const struct sched_view *v,
@@ -110,6 +114,9 @@ void sched_policy_seal(struct policy *p);
 /** Does the policy read anything from the body beyond the model (the size of the prompt)? */
 bool sched_policy_reads_body(const struct policy *p);
 
+/** Does it look at work in seconds, prefix hits and sessions (sched/work.h)? */
+bool sched_policy_reads_work(const struct policy *p);
+
 /** Rotation of one pool; survives snapshots for the endpoints that stay. */
 int sched_state_new(const struct mem *mem, struct sched_state **out) MUST_CHECK;
 void sched_state_free(struct sched_state *s);
@@ -123,11 +130,13 @@ int sched_state_members(struct sched_state *s,
 
 struct sched_record;
 
-/** Work space of one pick, one per thread; about 70 bytes a row. Zeroed = empty. */
+/** Work space of one pick, one per thread; about 140 bytes a row. Zeroed = empty. */
 struct sched_scratch {
     struct sched_row *rows;
     uint32_t *fit;
     struct sched_cost *costs;
+    struct sched_work *work;
+    struct sched_prefix_ask *ask;
     uint32_t cap;
     struct sched_common common;  /**< of rows, when the pool filled them */
     struct sched_record *record; /**< borrowed: the pool's picks are captured there; NULL = not */

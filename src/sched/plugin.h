@@ -59,6 +59,10 @@ void sched_score_dynamic_load(const struct sched_view *v,
                               const uint32_t *fit,
                               uint32_t n,
                               struct sched_cost *costs);
+void sched_score_queued_work(const struct sched_view *v,
+                             const uint32_t *fit,
+                             uint32_t n,
+                             struct sched_cost *costs);
 
 uint32_t sched_pick_lowest(const struct sched_view *v,
                            const uint32_t *fit,

@@ -40,6 +40,7 @@ const uint32_t sched_n_filters = ARRAY_LEN(sched_filters);
 const struct sched_score sched_scores[] = {
     {.name = "load", .unit = WEIGHT_UNIT, .cost = sched_score_load},
     {.name = "dynamic_load", .unit = WEIGHT_UNIT * Q16_ONE, .cost = sched_score_dynamic_load},
+    {.name = "queued_work", .unit = 1, .reads_work = true, .cost = sched_score_queued_work},
 };
 const uint32_t sched_n_scores = ARRAY_LEN(sched_scores);
 

@@ -11,6 +11,7 @@ struct recipe {
 };
 
 static const struct recipe RECIPES[] = {
+    {"queued_work", "queued_work", "lowest"},
     {"chain", "dynamic_load", "lowest"},
     {"least_request", "load", "lowest"},
     {"round_robin", "load", "round_robin"},
@@ -129,5 +130,14 @@ bool sched_policy_reads_body(const struct policy *p)
     for (uint32_t i = 0; i < p->n_scores; i++)
         if (sched_scores[p->scores[i].plugin].reads_body)
             return true;
-    return false;
+    return sched_policy_reads_work(p);
+}
+
+bool sched_policy_reads_work(const struct policy *p)
+{
+    bool reads = sched_pickers[p->pick].reads_work;
+
+    for (uint32_t i = 0; i < p->n_scores; i++)
+        reads = reads || sched_scores[p->scores[i].plugin].reads_work;
+    return reads;
 }

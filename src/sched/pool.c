@@ -19,6 +19,8 @@ struct sched_pool {
     struct route_queue options;
     const struct kv *labels; /* members have all of them */
     uint32_t n_labels;
+    struct sched_lore *lore;
+    bool reads_work;
     struct sched_state *state;
     struct sched_candidate *candidates; /* sorted by slot */
     struct sched_memo *memo;            /* beside them */
@@ -80,6 +82,8 @@ int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out)
     p->options = *o->queue;
     p->labels = o->labels;
     p->n_labels = o->n_labels;
+    p->lore = o->lore;
+    p->reads_work = sched_policy_reads_work(o->policy);
     heap_init(&p->queue, o->mem, before);
     heap_init(&p->risers, o->mem, rises_before);
     int rc = sched_state_new(o->mem, &p->state);
@@ -129,6 +133,16 @@ void sched_pool_free(struct sched_pool *p)
     mem_free(p->mem, p);
 }
 
+/* Where what is learned of each member stands. Without memory a member is judged by priors. */
+static void learn_members(struct sched_pool *p, struct sched_candidate *c, uint32_t n)
+{
+    for (uint32_t i = 0; p->lore && p->reads_work && i < n; i++) {
+        c[i].rates_key = sched_lore_key(c[i].hash, c[i].model ? c[i].model->id : (struct slice){0});
+        c[i].rates = sched_lore_rates(p->lore, c[i].rates_key, c[i].endpoint->gpu_type);
+        sched_prefix_expect(&p->lore->prefix, c[i].slot);
+    }
+}
+
 int sched_pool_reconfigure(struct sched_pool *p,
                            const struct policy *policy,
                            const struct route_queue *queue)
@@ -140,11 +154,13 @@ int sched_pool_reconfigure(struct sched_pool *p,
         return rc;
     p->policy = policy;
     p->options = *queue;
+    p->reads_work = sched_policy_reads_work(policy);
     for (uint32_t i = 0; i < p->n; i++) {
         p->memo[i].key = 0;
         struct member m = {p->candidates[i].endpoint, p->candidates[i].cell};
         sched_candidate_fill(&m, policy, p->model, &p->candidates[i]);
     }
+    learn_members(p, p->candidates, p->n);
     return 0;
 }
 
@@ -229,6 +245,7 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
         mem_free(p->mem, fresh);
         return rc;
     }
+    learn_members(p, fresh, n);
     for (uint32_t i = 0; i < n; i++)
         sched_cell_get(fresh[i].cell);
     if (p->queue.n) {
@@ -274,6 +291,7 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
         .candidates = p->candidates,
         .rows = scratch->rows,
         .common = scratch->common,
+        .work = p->reads_work ? scratch->work : NULL,
         .n = p->n,
         .model = p->model,
         .memo = p->memo,
@@ -292,6 +310,8 @@ static void fill_rows(
     scratch->common = sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows);
     if (scratch->common.any & SCHED_YOUNG)
         sched_rows_ramp(p->policy, p->candidates, p->n, now_ns, seed, begin, scratch->rows);
+    if (p->reads_work)
+        sched_work_fill(p->candidates, scratch->rows, p->n, now_ns, scratch->work);
 }
 
 /* One pick, captured when somebody wants to know. @param why NULL, or room for an explanation. */
@@ -305,6 +325,8 @@ static void pick(struct sched_pool *p,
 {
     struct sched_record *record = scratch->record;
 
+    if (p->reads_work)
+        sched_work_request(p->lore, v->features, p->candidates, p->n, scratch->ask, scratch->work);
     if (record) {
         sched_record_before(record, v, exclude, p->state, seed);
         if (!why && v->n <= record->cap)
@@ -337,6 +359,7 @@ static int pick_and_reserve(struct sched_pool *p,
         int rc = row->flags & SCHED_TRIAL ? sched_reserve_trial(r, c->cell, c->limit, f, now_ns)
                                           : sched_reserve(r, c->cell, c->limit, f);
         if (rc == 0) {
+            sched_work_begin(p->lore, r, f, c, row, v.work ? &v.work[d->row] : NULL, now_ns);
             *chosen = (struct member){c->endpoint, c->cell};
             return 0;
         }
@@ -345,6 +368,8 @@ static int pick_and_reserve(struct sched_pool *p,
         v.common.all &= changed.all;
         v.common.any |= changed.any;
         row->ramp = ramp;
+        if (v.work)
+            sched_work_fill(c, row, 1, now_ns, &scratch->work[d->row]);
     }
     d->row = DECISION_NOBODY;
     if (scratch->record)

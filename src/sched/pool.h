@@ -51,6 +51,7 @@ struct sched_pool_options {
     const struct route_queue *queue; /**< copied */
     const struct kv *labels; /**< members must have all of them; borrowed for the pool's life */
     uint32_t n_labels;
+    struct sched_lore *lore; /**< shared, borrowed; NULL: nothing is learned, priors count */
 };
 
 int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out) MUST_CHECK;

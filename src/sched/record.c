@@ -12,7 +12,8 @@
 
 /* Whoever gives a pick more to read must write it down too: SCHED_RECORD_ROW and _FEATURES, docs/decisions.md. */
 _Static_assert(sizeof(struct sched_row) == 40, "list the new number in SCHED_RECORD_ROW");
-_Static_assert(sizeof(struct features) == 208, "list the new number in SCHED_RECORD_FEATURES");
+_Static_assert(sizeof(struct features) == 224, "list the new number in SCHED_RECORD_FEATURES");
+_Static_assert(sizeof(struct sched_work) == 60, "list the new number in SCHED_RECORD_WORK");
 
 enum { TEXT_FIXED = 2048 /* for the texts of the request */ };
 
@@ -101,6 +102,8 @@ static void keep_row(struct sched_record *r, uint32_t to, const struct sched_vie
         .serves = sched_has_model(c->endpoint, v->features),
         .id = keep_text(r, c->endpoint->id, SCHED_RECORD_ID_MAX),
     };
+    if (v->work)
+        k->work = v->work[from];
     k->row.free_bytes = bounded(k->row.free_bytes);
     k->row.total_bytes = bounded(k->row.total_bytes);
 }
@@ -114,6 +117,7 @@ void sched_record_before(struct sched_record *r,
     bool served = false;
 
     r->captured = r->explained = false;
+    r->works = v->work != NULL;
     r->text_n = 0;
     r->members = v->n;
     r->n = MIN(v->n, r->cap);
@@ -154,6 +158,7 @@ void sched_record_after(struct sched_record *r,
 struct stage {
     struct sched_candidate *candidates;
     struct sched_row *rows;
+    struct sched_work *work;
     struct endpoint *endpoints;
     struct model_ref *models;
     struct sched_scratch scratch;
@@ -164,6 +169,7 @@ static void stage_fini(struct stage *s, const struct mem *mem)
 {
     mem_free(mem, s->candidates);
     mem_free(mem, s->rows);
+    mem_free(mem, s->work);
     mem_free(mem, s->endpoints);
     mem_free(mem, s->models);
     sched_scratch_fini(&s->scratch, mem);
@@ -174,9 +180,10 @@ static int stage_set(struct stage *s, const struct sched_record *r, const struct
 {
     s->candidates = mem_array(mem, r->n + 1, sizeof(*s->candidates));
     s->rows = mem_array(mem, r->n + 1, sizeof(*s->rows));
+    s->work = mem_array(mem, r->n + 1, sizeof(*s->work));
     s->endpoints = mem_array(mem, r->n + 1, sizeof(*s->endpoints));
     s->models = mem_array(mem, r->n + 1, sizeof(*s->models));
-    if (!s->candidates || !s->rows || !s->endpoints || !s->models)
+    if (!s->candidates || !s->rows || !s->work || !s->endpoints || !s->models)
         return WEIR_E_NOMEM;
     for (uint32_t i = 0; i < r->n; i++) {
         const struct sched_record_row *k = &r->rows[i];
@@ -199,6 +206,7 @@ static int stage_set(struct stage *s, const struct sched_record *r, const struct
                                      .endpoint = &s->endpoints[i],
                                      .model = r->pool_model.p ? &s->models[i] : NULL};
         s->rows[i] = k->row;
+        s->work[i] = k->work;
     }
     int rc = sched_state_new(mem, &s->state);
     if (rc == 0)
@@ -230,6 +238,7 @@ int sched_replay(const struct sched_record *r,
             .features = &r->features,
             .candidates = s.candidates,
             .rows = s.rows,
+            .work = r->works || sched_policy_reads_work(r->policy) ? s.work : NULL,
             .n = r->n,
             .model = r->pool_model,
             /* Then the filter asks every candidate, and each says what it said. */

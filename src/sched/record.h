@@ -35,6 +35,23 @@ enum {
     X(state)                                                                                       \
     X(ramp)
 
+/** Numbers of the work, where the policy reads it: sched_record_row.work.field. backlog_us stands before them. */
+#define SCHED_RECORD_WORK(X)                                                                       \
+    X(waiting_tokens)                                                                              \
+    X(decoding)                                                                                    \
+    X(context_tokens)                                                                              \
+    X(hit_tokens)                                                                                  \
+    X(reported_running)                                                                            \
+    X(reported_waiting)                                                                            \
+    X(flags)                                                                                       \
+    X(speed.fixed_us)                                                                              \
+    X(speed.prefill_ns)                                                                            \
+    X(speed.step_us)                                                                               \
+    X(speed.context_ps)                                                                            \
+    X(speed.service_us)                                                                            \
+    X(speed.first_byte_us)                                                                         \
+    X(speed.trust)
+
 /** The same for the candidate: sched_record_row.field. */
 #define SCHED_RECORD_CANDIDATE(X)                                                                  \
     X(slot)                                                                                        \
@@ -56,14 +73,17 @@ enum {
     X(n_images)                                                                                    \
     X(n_audio)                                                                                     \
     X(body_bytes)                                                                                  \
-    X(priority)
+    X(priority)                                                                                    \
+    X(bytes_per_token)                                                                             \
+    X(expected_output)
 
 /** One candidate as the pick saw it. */
 struct sched_record_row {
     struct sched_row row;
-    uint64_t weight; /**< millionths */
-    uint64_t hash;   /**< of the address */
-    int64_t credit;  /**< in the rotation, before the pick */
+    struct sched_work work; /**< zero unless sched_record.works */
+    uint64_t weight;        /**< millionths */
+    uint64_t hash;          /**< of the address */
+    int64_t credit;         /**< in the rotation, before the pick */
     uint32_t slot, generation;
     uint32_t limit;   /**< max_concurrency */
     uint32_t context; /**< of the model there; 0 = unknown */
@@ -77,6 +97,7 @@ struct sched_record {
     const struct mem *mem;
     uint32_t cap;     /**< rows there is room for */
     bool captured;    /**< a pick was made since the record was armed */
+    bool works;       /**< the policy read work */
     bool explained;   /**< why[] is filled */
     uint32_t members; /**< of the pool; above n the record is cut and cannot be replayed */
     uint32_t n;

@@ -114,6 +114,10 @@ static void put_features(struct buf *out, const struct sched_record *r)
         buf_put_char(out, ',');
         put_hex(out, "session", f->session);
     }
+    if (f->prefix_key) {
+        buf_put_char(out, ',');
+        put_hex(out, "prefix_key", f->prefix_key);
+    }
     if (r->tenant) {
         buf_put_char(out, ',');
         put_hex(out, "tenant", r->tenant);
@@ -166,6 +170,14 @@ static void put_row(struct buf *out, const struct sched_record *r, uint32_t i)
 #define PUT(field) put_nonzero(out, #field, k->row.field);
     SCHED_RECORD_ROW(PUT)
 #undef PUT
+    if (r->works) {
+        buf_put_str(out, ",\"work\":{\"backlog_us\":");
+        buf_put_u64(out, k->work.backlog_us);
+#define PUT(field) put_nonzero(out, #field, k->work.field);
+        SCHED_RECORD_WORK(PUT)
+#undef PUT
+        buf_put_char(out, '}');
+    }
     buf_put_char(out, ',');
     put_hex(out, "hash", k->hash);
     if (k->credit) {

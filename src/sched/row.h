@@ -46,6 +46,8 @@ struct sched_candidate {
     uint64_t hash;   /**< of the authority: the same in every process */
     const struct endpoint *endpoint; /**< identity */
     const struct model_ref *model;   /**< of the pool's model; NULL: pool of any model */
+    struct sched_rates *rates; /**< of endpoint and model, shared; NULL: the prior of its GPU */
+    uint64_t rates_key;        /**< what they stand under while they are this one's */
 };
 
 /** The fast half; a logged decision carries these values. */

@@ -42,7 +42,7 @@ static const struct flag flags[] = {
     {"--worker-urls", "URL...", FLAG_URLS, "+discovery", CONF_PART_WHOLE,
      "Inference servers, as http://host:port."},
     {"--policy", "NAME", FLAG_VALUE, "routes.policy", CONF_PART_WHOLE,
-     "Policy of every route (default chain); also least_load, consistent_hashing."},
+     "Policy of every route (default queued_work); also least_load, consistent_hashing."},
     {"--log-level", "LEVEL", FLAG_VALUE, "logging.level", CONF_PART_WHOLE,
      "debug, info, warn or error (default info)."},
     {"--health-check-interval-secs", "N", FLAG_SECONDS, "health.interval", CONF_PART_WHOLE,

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/prefix_index.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+#include "base/bug.h"
+#include "base/err.h"
+
+#define RELAXED(field) atomic_load_explicit(&(field), memory_order_relaxed)
+#define SET(field, v)  atomic_store_explicit(&(field), (v), memory_order_relaxed)
+#define ADD(field, v)  atomic_fetch_add_explicit(&(field), (v), memory_order_relaxed)
+
+enum { WORDS = PREFIX_GROUP / 4, TAG_FREE = 0, TAG_CLAIMED = 1, TAG_FIRST = 2, SPINS = 2000 };
+
+/* The tags stand together: a look for a block that is not there reads one cache line. */
+struct sched_prefix_set {
+    alignas(64) atomic_uint tag[PREFIX_WAYS];
+    atomic_uint used[PREFIX_WAYS]; /* reading of the common clock */
+    atomic_ullong stamps[PREFIX_WAYS][WORDS];
+};
+_Static_assert(sizeof(struct sched_prefix_set) == PREFIX_SET_BYTES, "as the header says");
+
+/* How full the cache of one endpoint is. Readings run from 1 to 65,535; 0 is "never". */
+struct sched_prefix_slot {
+    atomic_uint lock;
+    atomic_uint generation;
+    atomic_uint
+        reading; /* low half: the clock; high half: readings before it that are still in the cache */
+    uint32_t held;    /* blocks in the cache; this and the rest under the lock */
+    uint32_t touched; /* in the present reading */
+    uint32_t count[PREFIX_RING];
+};
+
+void sched_prefix_init(struct sched_prefix *x, const struct mem *mem, void *zeroed, size_t bytes)
+{
+    memset(x, 0, sizeof(*x));
+    x->mem = mem;
+    x->sets = zeroed;
+    x->n_sets = (uint32_t)MIN(bytes / sizeof(struct sched_prefix_set), (size_t)1 << 30);
+    BUG_ON((uintptr_t)zeroed % 64 != 0);
+}
+
+void sched_prefix_fini(struct sched_prefix *x)
+{
+    for (uint32_t i = 0; i < ARRAY_LEN(x->pages); i++)
+        mem_free(x->mem, RELAXED(x->pages[i]));
+    memset(x, 0, sizeof(*x));
+}
+
+void sched_prefix_expect(struct sched_prefix *x, uint32_t slot)
+{
+    if (slot >= PREFIX_SLOTS_MAX || x->n_sets == 0)
+        return;
+    struct sched_prefix_slot *_Atomic *at = &x->pages[slot / PREFIX_GROUP];
+    struct sched_prefix_slot *none = NULL;
+    if (RELAXED(*at))
+        return;
+    struct sched_prefix_slot *page = mem_array(x->mem, PREFIX_GROUP, sizeof(*page));
+    if (page && !atomic_compare_exchange_strong(at, &none, page))
+        mem_free(x->mem, page);
+}
+
+static struct sched_prefix_slot *page_of(const struct sched_prefix *x, uint32_t group)
+{
+    return group < ARRAY_LEN(x->pages)
+               ? atomic_load_explicit(&x->pages[group], memory_order_acquire)
+               : NULL;
+}
+
+/* Where a block's place for a group of slots may be. */
+struct where {
+    struct sched_prefix_set *set;
+    uint32_t tag;
+};
+
+static inline struct where where(const struct sched_prefix *x, uint64_t block, uint32_t group)
+{
+    uint64_t h = (block + group) * UINT64_C(0x9E3779B97F4A7C15);
+
+    h ^= h >> 32;
+    h *= UINT64_C(0xD6E8FEB86659FD93);
+    uint32_t tag = (uint32_t)h;
+    return (struct where){&x->sets[(uint64_t)(uint32_t)(h >> 32) * x->n_sets >> 32],
+                          tag < TAG_FIRST ? tag + TAG_FIRST : tag};
+}
+
+static inline int way_of(const struct where *w)
+{
+    for (int i = 0; i < PREFIX_WAYS; i++)
+        if (RELAXED(w->set->tag[i]) == w->tag)
+            return i;
+    return -1;
+}
+
+/* The clocks of one group, as plain numbers. */
+struct clocks {
+    uint16_t now[PREFIX_GROUP];
+    uint16_t span[PREFIX_GROUP];
+    uint32_t known; /* bit per slot whose generation is asked for */
+};
+
+/* Which slots of the group hold the block. */
+static uint32_t
+holders(const struct sched_prefix *x, uint64_t block, uint32_t group, const struct clocks *c)
+{
+    struct where w = where(x, block, group);
+    uint16_t stamps[PREFIX_GROUP];
+    uint32_t mask = 0;
+
+    int way = way_of(&w);
+    if (way < 0)
+        return 0;
+    for (uint32_t k = 0; k < WORDS; k++) {
+        uint64_t word = RELAXED(w.set->stamps[way][k]);
+        memcpy(&stamps[k * 4], &word, sizeof(word));
+    }
+    for (uint32_t i = 0; i < PREFIX_GROUP; i++)
+        mask |= (uint32_t)(stamps[i] != 0 && (uint16_t)(c->now[i] - stamps[i]) <= c->span[i]) << i;
+    return mask & c->known;
+}
+
+/* What is still to be told apart: slots that hold the first `low` blocks, and not more than `high`. */
+struct range {
+    uint32_t low, high, slots;
+};
+
+static void resolve(const struct sched_prefix *x,
+                    const uint64_t *blocks,
+                    uint32_t n_blocks,
+                    uint32_t group,
+                    const struct clocks *c,
+                    uint32_t *hits)
+{
+    enum { DEPTH = 34 }; /* each level halves a 32-bit range and leaves one part behind */
+    struct range todo[DEPTH];
+    uint32_t n = 0;
+
+    /* Who holds a block holds all before it: whoever touches it touches them. */
+    uint32_t first = holders(x, blocks[0], group, c);
+    if (first)
+        todo[n++] = (struct range){1, n_blocks, first};
+    while (n > 0) {
+        struct range r = todo[--n];
+        if (r.low == r.high) {
+            for (; r.slots; r.slots &= r.slots - 1)
+                hits[__builtin_ctz(r.slots)] = r.low;
+            continue;
+        }
+        uint32_t mid = r.low + (r.high - r.low + 1) / 2;
+        uint32_t have = holders(x, blocks[mid - 1], group, c) & r.slots;
+        BUG_ON(n + 2 > DEPTH);
+        if (r.slots & ~have)
+            todo[n++] = (struct range){r.low, mid - 1, r.slots & ~have};
+        if (have)
+            todo[n++] = (struct range){mid, r.high, have};
+    }
+}
+
+void sched_prefix_hits(const struct sched_prefix *x,
+                       const uint64_t *blocks,
+                       uint32_t n_blocks,
+                       struct sched_prefix_ask *ask,
+                       uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        ask[i].hits = 0;
+    if (n_blocks == 0 || x->n_sets == 0)
+        return;
+    for (uint32_t i = 0; i < n;) {
+        uint32_t group = ask[i].slot / PREFIX_GROUP;
+        const struct sched_prefix_slot *page = page_of(x, group);
+        struct clocks c = {.known = 0};
+        uint32_t hits[PREFIX_GROUP] = {0};
+        uint32_t from = i;
+
+        for (; i < n && ask[i].slot / PREFIX_GROUP == group; i++) {
+            uint32_t k = ask[i].slot % PREFIX_GROUP;
+            if (!page || RELAXED(page[k].generation) != ask[i].generation)
+                continue;
+            uint32_t reading = RELAXED(page[k].reading);
+            c.now[k] = (uint16_t)reading;
+            c.span[k] = (uint16_t)(reading >> 16);
+            c.known |= UINT32_C(1) << k;
+        }
+        if (!c.known)
+            continue;
+        resolve(x, blocks, n_blocks, group, &c, hits);
+        for (uint32_t k = from; k < i; k++)
+            ask[k].hits = hits[ask[k].slot % PREFIX_GROUP];
+    }
+}
+
+static bool lock(struct sched_prefix_slot *s)
+{
+    for (uint32_t i = 0; i < SPINS; i++)
+        if (RELAXED(s->lock) == 0 &&
+            atomic_exchange_explicit(&s->lock, 1, memory_order_acquire) == 0)
+            return true;
+    return false;
+}
+
+/* The place of a block, made if need be; NULL when another thread is making it. */
+static atomic_ullong *place(struct sched_prefix *x, uint64_t block, uint32_t group, uint32_t now)
+{
+    struct where w = where(x, block, group);
+    uint32_t oldest = 0;
+    uint32_t age = 0;
+    int way = way_of(&w);
+
+    if (way >= 0) {
+        SET(w.set->used[way], now);
+        return w.set->stamps[way];
+    }
+    for (uint32_t i = 0; i < PREFIX_WAYS; i++) {
+        uint32_t a =
+            RELAXED(w.set->tag[i]) == TAG_FREE ? UINT32_MAX : now - RELAXED(w.set->used[i]);
+        if (i == 0 || a > age) {
+            age = a;
+            oldest = i;
+        }
+    }
+    unsigned before = RELAXED(w.set->tag[oldest]);
+    if (before == TAG_CLAIMED ||
+        !atomic_compare_exchange_strong(&w.set->tag[oldest], &before, TAG_CLAIMED))
+        return NULL;
+    for (uint32_t k = 0; k < WORDS; k++)
+        SET(w.set->stamps[oldest][k], 0);
+    SET(w.set->used[oldest], now);
+    atomic_store_explicit(&w.set->tag[oldest], w.tag, memory_order_release);
+    return w.set->stamps[oldest];
+}
+
+/* One 16-bit stamp inside its word. @return the one before. */
+static uint16_t stamp(atomic_ullong *words, uint32_t k, uint16_t to)
+{
+    atomic_ullong *word = &words[k / 4];
+    unsigned long long before = RELAXED(*word);
+    unsigned long long after;
+    uint16_t parts[4];
+    uint16_t was;
+
+    do {
+        uint64_t plain = before;
+        memcpy(parts, &plain, sizeof(parts));
+        was = parts[k % 4];
+        if (was == to)
+            return was;
+        parts[k % 4] = to;
+        memcpy(&plain, parts, sizeof(parts));
+        after = plain;
+    } while (!atomic_compare_exchange_weak_explicit(word, &before, after, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return was;
+}
+
+/* The oldest reading leaves the cache. */
+static uint32_t drop_oldest(struct sched_prefix_slot *s, uint16_t now, uint32_t span)
+{
+    uint32_t *count = &s->count[(uint16_t)(now - span) % PREFIX_RING];
+
+    s->held -= MIN(s->held, *count);
+    *count = 0;
+    return span - 1;
+}
+
+static void tick(struct sched_prefix_slot *s, uint16_t *now, uint32_t *span)
+{
+    if (*span == PREFIX_RING - 1)
+        *span = drop_oldest(s, *now, *span);
+    *now = (uint16_t)(*now + 1);
+    /* A stamp of 0 means never. The skipped reading keeps its place in the ring, empty. */
+    if (*now == 0)
+        *now = 1;
+    (*span)++;
+    s->count[*now % PREFIX_RING] = 0;
+    s->touched = 0;
+}
+
+void sched_prefix_note(struct sched_prefix *x,
+                       const uint64_t *blocks,
+                       uint32_t n_blocks,
+                       uint32_t slot,
+                       uint32_t generation,
+                       uint32_t cache_blocks)
+{
+    uint32_t group = slot / PREFIX_GROUP;
+    uint32_t k = slot % PREFIX_GROUP;
+    struct sched_prefix_slot *page = slot < PREFIX_SLOTS_MAX ? page_of(x, group) : NULL;
+
+    if (!page || n_blocks == 0 || x->n_sets == 0 || !lock(&page[k]))
+        return;
+    struct sched_prefix_slot *s = &page[k];
+    uint32_t cap = cache_blocks ? cache_blocks : PREFIX_CACHE_UNKNOWN;
+    uint32_t part = cap / PREFIX_PARTS ? cap / PREFIX_PARTS : 1;
+    uint32_t now_all = ADD(x->clock, 1) + 1;
+    uint16_t now = (uint16_t)RELAXED(s->reading);
+    uint32_t span = RELAXED(s->reading) >> 16;
+
+    if (RELAXED(s->generation) != generation || now == 0) {
+        /* All that was stamped before is older than the span. */
+        now = now == UINT16_MAX || now == 0 ? 1 : (uint16_t)(now + 1);
+        span = s->held = s->touched = 0;
+        memset(s->count, 0, sizeof(s->count));
+    }
+    if (s->touched >= part)
+        tick(s, &now, &span);
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        if (i + 4 < n_blocks)
+            __builtin_prefetch(where(x, blocks[i + 4], group).set);
+        atomic_ullong *words = place(x, blocks[i], group, now_all);
+        if (!words)
+            continue;
+        uint16_t was = stamp(words, k, now);
+        if (was == now)
+            continue;
+        s->touched++;
+        s->count[now % PREFIX_RING]++;
+        if (was != 0 && (uint16_t)(now - was) <= span)
+            s->count[was % PREFIX_RING] -= MIN(s->count[was % PREFIX_RING], 1);
+        else
+            s->held++;
+    }
+    while (s->held > cap && span > 0)
+        span = drop_oldest(s, now, span);
+    SET(s->reading, now | span << 16);
+    SET(s->generation, generation);
+    atomic_store_explicit(&s->lock, 0, memory_order_release);
+}

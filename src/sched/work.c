@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/work.h"
+
+#include "base/bug.h"
+#include "base/num.h"
+#include "model/prefix.h"
+
+#define RELAXED(field) atomic_load_explicit(&(field), memory_order_relaxed)
+
+enum {
+    MEDIA_TOKENS = 1024, /* of an image or a piece of audio, whose bytes say nothing */
+    BYTES_PER_TOKEN_Q8 = 4 << 8,
+    LATE = 8, /* what is late is done at the earliest after this part of what still waits */
+    FOREIGN_TOKENS = 512, /* of a request that somebody else has waiting there */
+};
+
+static uint32_t u32(uint64_t v)
+{
+    return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
+}
+
+/* Does its time depend on tokens? */
+static bool by_tokens(const struct features *f)
+{
+    return f->task == 0 || (f->task & (TASK_CHAT | TASK_COMPLETION));
+}
+
+static uint64_t prompt_of(const struct features *f)
+{
+    uint64_t media = (uint64_t)(f->n_images + f->n_audio) * MEDIA_TOKENS;
+
+    return MIN(f->prompt_tokens, UINT64_C(1) << 40) + media;
+}
+
+uint64_t sched_work_uncached(const struct features *f, const struct sched_work *w)
+{
+    uint64_t prompt = prompt_of(f);
+
+    /* An engine computes at least the last token anew. */
+    return prompt > w->hit_tokens ? prompt - w->hit_tokens : 1;
+}
+
+static uint64_t step_us(const struct sched_work *w, uint64_t context)
+{
+    return w->speed.step_us +
+           (uint64_t)((unsigned __int128)w->speed.context_ps * context / 1000000);
+}
+
+struct sched_forecast
+sched_work_forecast(const struct features *f, const struct sched_row *r, const struct sched_work *w)
+{
+    struct sched_forecast s = {.wait_us = w->backlog_us};
+
+    (void)r;
+    if (!by_tokens(f) && w->speed.service_us) {
+        s.prefill_us = w->speed.service_us;
+        return s;
+    }
+    s.prefill_us = w->speed.fixed_us + (uint64_t)((unsigned __int128)w->speed.prefill_ns *
+                                                  sched_work_uncached(f, w) / 1000);
+    if (by_tokens(f)) {
+        uint64_t output = f->expected_output;
+        uint64_t context = w->context_tokens + prompt_of(f) + output / 2;
+        s.decode_us = output * step_us(w, context);
+    }
+    return s;
+}
+
+static struct sched_speed speed_of(const struct sched_candidate *c, uint64_t now_ns)
+{
+    if (c->rates && atomic_load_explicit(&c->rates->key, memory_order_acquire) == c->rates_key)
+        return sched_rates_read(c->rates, now_ns);
+    return sched_speed_prior(c->endpoint->gpu_type);
+}
+
+static void fill(const struct sched_candidate *k,
+                 const struct sched_row *row,
+                 uint64_t now_ns,
+                 struct sched_work *w)
+{
+    struct cell *c = k->cell;
+    uint64_t until = RELAXED(c->work_until_ns);
+    uint64_t await = RELAXED(c->await);
+    uint64_t foreign = row->load - row->inflight;
+    bool fresh = (row->flags & SCHED_FRESH) != 0;
+
+    *w = (struct sched_work){.speed = speed_of(k, now_ns)};
+    w->waiting_tokens = u32(RELAXED(c->prefill_tokens));
+    w->context_tokens = u32(RELAXED(c->context_tokens));
+    w->reported_running = fresh ? RELAXED(c->reported_running) : 0;
+    w->reported_waiting = fresh ? RELAXED(c->reported_waiting) : 0;
+    uint64_t backlog = until > now_ns ? (until - now_ns) / NS_PER_US : 0;
+    if (row->inflight == 0)
+        backlog = 0;
+    uint64_t late = RELAXED(c->await_tokens) * w->speed.prefill_ns / 1000 / LATE;
+    backlog = MAX(backlog, late);
+    /* Of what others have there, some waits and the rest is in the batch. */
+    uint64_t waits = MIN(foreign, (uint64_t)w->reported_waiting);
+    backlog += waits * (w->speed.service_us ? w->speed.service_us
+                                            : w->speed.fixed_us + (uint64_t)w->speed.prefill_ns *
+                                                                      FOREIGN_TOKENS / 1000);
+    w->backlog_us = u32(backlog);
+    w->decoding = u32((row->inflight > await ? row->inflight - await : 0) + foreign - waits);
+}
+
+void sched_work_fill(const struct sched_candidate *c,
+                     const struct sched_row *rows,
+                     uint32_t n,
+                     uint64_t now_ns,
+                     struct sched_work *work)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (i + 4 < n) {
+            __builtin_prefetch((const char *)c[i + 4].cell + 64);
+            __builtin_prefetch(c[i + 4].rates);
+        }
+        fill(&c[i], &rows[i], now_ns, &work[i]);
+    }
+}
+
+static uint64_t block_tokens(const struct features *f)
+{
+    uint64_t bpt = f->bytes_per_token ? f->bytes_per_token : BYTES_PER_TOKEN_Q8;
+
+    return MAX(((uint64_t)PREFIX_BLOCK_BYTES << 8) / bpt, 1);
+}
+
+void sched_work_request(const struct sched_lore *l,
+                        const struct features *f,
+                        const struct sched_candidate *c,
+                        uint32_t n,
+                        struct sched_prefix_ask *ask,
+                        struct sched_work *work)
+{
+    uint32_t slot;
+    uint32_t generation;
+    bool home = f->has_session && sched_lore_session(l, f->session, &slot, &generation);
+    bool blocks = l && f->n_blocks > 0;
+    uint64_t per = block_tokens(f);
+
+    if (blocks) {
+        for (uint32_t i = 0; i < n; i++)
+            ask[i] = (struct sched_prefix_ask){c[i].slot, c[i].generation, 0};
+        sched_prefix_hits(&l->prefix, f->blocks, f->n_blocks, ask, n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t hits = blocks ? ask[i].hits * per : 0;
+        work[i].hit_tokens =
+            u32(MIN(hits, f->prompt_tokens) * work[i].speed.trust / SCHED_TRUST_FULL);
+        work[i].flags =
+            home && c[i].slot == slot && c[i].generation == generation ? WORK_SESSION : 0;
+    }
+}
+
+static void push_back(struct cell *c, uint64_t now_ns, uint64_t by)
+{
+    unsigned long long until = RELAXED(c->work_until_ns);
+
+    while (!atomic_compare_exchange_weak_explicit(&c->work_until_ns, &until,
+                                                  MAX(until, now_ns) + by, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+    }
+}
+
+void sched_work_begin(struct sched_lore *l,
+                      struct reservation *r,
+                      const struct features *f,
+                      const struct sched_candidate *c,
+                      const struct sched_row *row,
+                      const struct sched_work *w,
+                      uint64_t now_ns)
+{
+    struct cell *cell = r->cell;
+
+    if (!w)
+        return;
+    struct sched_forecast s = sched_work_forecast(f, row, w);
+    uint64_t computed = sched_work_uncached(f, w);
+    r->by_tokens = by_tokens(f);
+    r->streamed = f->stream && r->by_tokens;
+    r->rates = c->rates;
+    r->rates_key = c->rates_key;
+    r->own_ns = s.prefill_us * NS_PER_US;
+    r->sent_ns = now_ns;
+    r->computed = u32(computed);
+    r->hits = w->speed.trust ? u32((uint64_t)w->hit_tokens * SCHED_TRUST_FULL / w->speed.trust) : 0;
+    r->context = r->by_tokens ? prompt_of(f) + f->expected_output / 2 : 0;
+    r->expected_step_us = u32(step_us(w, w->context_tokens + r->context));
+    r->counted = true;
+    /* What is in the cache need not be computed. */
+    uint64_t less = MIN(r->prefill_tokens, (uint64_t)w->hit_tokens);
+    if (less) {
+        atomic_fetch_sub_explicit(&cell->prefill_tokens, less, memory_order_acq_rel);
+        r->prefill_tokens -= less;
+    }
+    atomic_fetch_add_explicit(&cell->context_tokens, r->context, memory_order_acq_rel);
+    if (r->streamed) {
+        atomic_fetch_add_explicit(&cell->await_tokens, r->computed, memory_order_acq_rel);
+        atomic_fetch_add_explicit(&cell->await, 1, memory_order_acq_rel);
+    } else {
+        atomic_fetch_add_explicit(&cell->whole, 1, memory_order_acq_rel);
+    }
+    push_back(cell, now_ns, r->own_ns);
+    if (!l)
+        return;
+    if (f->n_blocks)
+        sched_prefix_note(&l->prefix, f->blocks, f->n_blocks, c->slot, c->generation,
+                          u32(row->total_tokens / block_tokens(f)));
+    if (f->has_session && !(w->flags & WORK_SESSION))
+        sched_lore_session_put(l, f->session, c->slot, c->generation);
+}
+
+void sched_work_sent(struct reservation *r, uint64_t now_ns)
+{
+    if (r->counted)
+        r->sent_ns = now_ns;
+}
+
+static struct sched_rates *rates_of(const struct reservation *r)
+{
+    return r->rates && RELAXED(r->rates->key) == r->rates_key ? r->rates : NULL;
+}
+
+void sched_work_first_byte(struct reservation *r, uint64_t now_ns)
+{
+    struct sched_rates *rates = rates_of(r);
+    struct cell *c = r->cell;
+
+    if (!c || r->first_byte || !r->counted) {
+        sched_first_byte(r);
+        return;
+    }
+    r->first_ns = now_ns;
+    if (rates && r->by_tokens)
+        sched_rates_first_byte(rates, r->computed, r->sent_ns, now_ns, r->streamed);
+    sched_first_byte(r);
+    if (!r->streamed || !rates)
+        return;
+    /* Prompts are computed in turn: what still waits begins now. Answers in one piece do not say when their turn ended. */
+    uint64_t rest = RELAXED(c->await) * (uint64_t)RELAXED(rates->fixed_us) * NS_PER_US / 2 +
+                    RELAXED(c->await_tokens) * (uint64_t)RELAXED(rates->prefill_ns);
+    unsigned long long until = RELAXED(c->work_until_ns);
+    unsigned long long next;
+    do {
+        next = RELAXED(c->whole) ? MAX(until, now_ns + rest) : now_ns + rest;
+    } while (!atomic_compare_exchange_weak_explicit(&c->work_until_ns, &until, next,
+                                                    memory_order_relaxed, memory_order_relaxed));
+}
+
+void sched_work_end(struct sched_lore *l,
+                    struct reservation *r,
+                    const struct features *f,
+                    const struct usage *u,
+                    uint64_t now_ns)
+{
+    struct sched_rates *rates = rates_of(r);
+
+    if (!r->cell || !r->counted)
+        return;
+    if (l && u && u->known)
+        sched_lengths_learn(l->lengths, f, u);
+    if (!rates)
+        return;
+    if (!r->by_tokens) {
+        sched_rates_service(rates, r->sent_ns, now_ns);
+        return;
+    }
+    if (u && usage_has(u, USAGE_CACHED))
+        sched_rates_cached(rates, r->hits, u->cached_tokens);
+    if (u && usage_has(u, USAGE_COMPLETION) && u->completion_tokens > 1 && r->streamed &&
+        r->first_ns && now_ns > r->first_ns)
+        sched_rates_answer(rates, u->completion_tokens - 1, now_ns - r->first_ns,
+                           r->expected_step_us);
+}

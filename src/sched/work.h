@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file Work in seconds: what waits at an endpoint, how fast it is done there, and what one request more would take.
+ * Made for policies that ask (sched_policy_reads()), one beside each row, and logged with it.
+ */
+#ifndef WEIR_SCHED_WORK_H
+#define WEIR_SCHED_WORK_H
+
+#include "sched/ledger.h"
+#include "sched/lore.h"
+#include "sched/row.h"
+
+enum sched_work_flag {
+    WORK_SESSION = 1, /**< this request's session was here last */
+};
+
+/** All a plugin may know of one endpoint's work. Numbers are saturated. */
+struct sched_work {
+    uint32_t backlog_us;     /**< until the prefills that were sent there are done, by prediction */
+    uint32_t waiting_tokens; /**< prompt tokens to compute, of requests without a first byte */
+    uint32_t decoding;       /**< requests in the batch: ours past their first byte, and others' */
+    uint32_t context_tokens; /**< of ours in flight */
+    uint32_t hit_tokens;     /**< of this prompt, expected in its prefix cache */
+    uint32_t reported_running, reported_waiting; /**< as its last fresh report says */
+    uint32_t flags;                              /**< enum sched_work_flag */
+    struct sched_speed speed;
+};
+
+/** Tokens of the prompt that must be computed there. */
+uint64_t sched_work_uncached(const struct features *f, const struct sched_work *w);
+
+/** What a request would take at an endpoint, in microseconds. */
+struct sched_forecast {
+    uint64_t wait_us;    /**< until its turn */
+    uint64_t prefill_us; /**< its own prompt, hits left out */
+    uint64_t decode_us;  /**< its answer of the expected length */
+};
+struct sched_forecast sched_work_forecast(const struct features *f,
+                                          const struct sched_row *r,
+                                          const struct sched_work *w);
+
+/** Fill the part that is the same for every request. Cost: some cache lines a row. */
+void sched_work_fill(const struct sched_candidate *c,
+                     const struct sched_row *rows,
+                     uint32_t n,
+                     uint64_t now_ns,
+                     struct sched_work *work);
+
+/** Room to ask the prefix index for every candidate; beside the rows in a scratch. */
+struct sched_prefix_ask;
+/** Fill the part that depends on the request: hits and session. */
+void sched_work_request(const struct sched_lore *l,
+                        const struct features *f,
+                        const struct sched_candidate *c,
+                        uint32_t n,
+                        struct sched_prefix_ask *ask,
+                        struct sched_work *work);
+
+/**
+ * The reservation just raised is for this request: count the work, note its blocks and session.
+ * @param w as the pick saw it; NULL: the policy does not ask. Cost: one place of the index a block.
+ */
+void sched_work_begin(struct sched_lore *l,
+                      struct reservation *r,
+                      const struct features *f,
+                      const struct sched_candidate *c,
+                      const struct sched_row *row,
+                      const struct sched_work *w,
+                      uint64_t now_ns);
+
+/** The request went out whole: prefill is counted from here. */
+void sched_work_sent(struct reservation *r, uint64_t now_ns);
+/** First response byte: learns, and does what sched_first_byte() does. */
+void sched_work_first_byte(struct reservation *r, uint64_t now_ns);
+/** A good answer ended. Learns; the reservation is still to be released. @param u NULL or what it says it used. */
+void sched_work_end(struct sched_lore *l,
+                    struct reservation *r,
+                    const struct features *f,
+                    const struct usage *u,
+                    uint64_t now_ns);
+
+#endif /* WEIR_SCHED_WORK_H */
