@@ -91,11 +91,12 @@ struct cell {
     atomic_uint consecutive_failures; /**< connect failures since the last success */
 
     /* work of requests whose policy counts it, sched/work.c */
-    atomic_ullong work_until_ns;  /**< when the prefills sent there will be done, by prediction */
-    atomic_ullong await_tokens;   /**< to compute, of streams without a first byte */
+    atomic_ullong work_until_ns; /**< when the prefills sent there will be done, by prediction */
+    atomic_ullong
+        await_us; /**< predicted work of those that tell when it is done, and have not yet */
     atomic_ullong context_tokens; /**< of all in flight, half their expected answer too */
-    atomic_uint await;            /**< streams without a first byte */
-    atomic_uint whole;            /**< requests in flight that are answered in one piece */
+    atomic_uint await; /**< how many those are: their first byte is the end of their prefill */
+    atomic_uint whole; /**< requests in flight that are answered in one piece, long after it */
     atomic_uint reported_running; /**< digest: as reported; 0 when not told */
     atomic_uint reported_waiting; /**< digest: likewise */
 

@@ -3,6 +3,7 @@
 #include "sched/ledger.h"
 
 #include "base/bug.h"
+#include "base/num.h"
 #include "sched/breaker.h"
 #include "sched/row.h"
 
@@ -87,9 +88,9 @@ void sched_trial_over(struct reservation *r)
 /* It no longer waits for its first byte. */
 static void drop_await(struct reservation *r)
 {
-    if (!r->counted || !r->streamed || r->first_byte)
+    if (!r->counted || !r->awaits || r->first_byte)
         return;
-    lower(&r->cell->await_tokens, r->computed);
+    lower(&r->cell->await_us, r->own_us);
     BUG_ON(atomic_fetch_sub_explicit(&r->cell->await, 1, memory_order_acq_rel) == 0);
 }
 
@@ -101,14 +102,15 @@ static void drop_work(struct reservation *r)
         return;
     drop_await(r);
     lower(&c->context_tokens, r->context);
-    if (!r->streamed)
+    if (!r->awaits)
         BUG_ON(atomic_fetch_sub_explicit(&c->whole, 1, memory_order_acq_rel) == 0);
     if (!r->first_byte) {
         /* It never got its turn, or not to its end: those behind it move up. */
         unsigned long long until = atomic_load_explicit(&c->work_until_ns, memory_order_relaxed);
-        while (!atomic_compare_exchange_weak_explicit(&c->work_until_ns, &until,
-                                                      until > r->own_ns ? until - r->own_ns : 0,
-                                                      memory_order_relaxed, memory_order_relaxed)) {
+        while (!atomic_compare_exchange_weak_explicit(
+            &c->work_until_ns, &until,
+            until > r->own_us * NS_PER_US ? until - r->own_us * NS_PER_US : 0, memory_order_relaxed,
+            memory_order_relaxed)) {
         }
     }
     r->counted = false;

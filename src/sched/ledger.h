@@ -22,11 +22,11 @@ struct reservation {
     bool first_byte;         /**< seen */
     bool trial;              /**< it holds the trial slot of a half-open breaker */
     /* sched/work.h; zero when the policy does not count work */
-    bool counted, streamed, by_tokens;
+    bool counted, awaits, streamed, by_tokens;
     struct sched_rates *rates; /**< of endpoint and model; NULL = not learned from */
     uint64_t rates_key;
     uint64_t context;  /**< tokens counted in the cell */
-    uint64_t own_ns;   /**< predicted prefill or service time */
+    uint64_t own_us;   /**< predicted prefill or service time */
     uint64_t sent_ns;  /**< when it was (predicted to be) sent */
     uint64_t first_ns; /**< first byte */
     uint32_t computed; /**< prompt tokens to compute */

@@ -41,9 +41,9 @@ void sched_lore_free(struct sched_lore *l)
     mem_free(l->mem, l);
 }
 
-uint64_t sched_lore_key(uint64_t endpoint, struct slice model)
+uint64_t sched_lore_key(uint64_t endpoint, struct slice model, uint32_t kind)
 {
-    return hash_pair(endpoint, model.p ? hash_slice(model, 0) : 0) | 1;
+    return hash_pair(endpoint, model.p ? hash_slice(model, kind) : kind) | 1;
 }
 
 struct sched_rates *sched_lore_rates(struct sched_lore *l, uint64_t key, struct slice gpu_type)

@@ -14,7 +14,7 @@
 #include "sched/rates.h"
 
 enum {
-    LORE_RATES_MAX = 4096, /**< endpoints and models whose rates are kept */
+    LORE_RATES_MAX = 16384, /**< endpoints, models and kinds of request whose rates are kept */
     LORE_RATES_WINDOW = 16,
     LORE_SESSIONS_MAX = 65536,
     LORE_SESSION_WAYS = 4,
@@ -45,8 +45,8 @@ int sched_lore_new(const struct mem *mem, void *zeroed, size_t bytes, struct sch
     MUST_CHECK;
 void sched_lore_free(struct sched_lore *l);
 
-/** What key the rates of an endpoint with a model stand under. @param endpoint hash of its address. */
-uint64_t sched_lore_key(uint64_t endpoint, struct slice model);
+/** What key the rates of an endpoint with a model stand under. @param endpoint hash of its address. @param kind of request. */
+uint64_t sched_lore_key(uint64_t endpoint, struct slice model, uint32_t kind);
 
 /**
  * The rates of an endpoint with a model, made from the prior of its GPU when new. They live as long as the lore, but may be

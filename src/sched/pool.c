@@ -137,8 +137,11 @@ void sched_pool_free(struct sched_pool *p)
 static void learn_members(struct sched_pool *p, struct sched_candidate *c, uint32_t n)
 {
     for (uint32_t i = 0; p->lore && p->reads_work && i < n; i++) {
-        c[i].rates_key = sched_lore_key(c[i].hash, c[i].model ? c[i].model->id : (struct slice){0});
-        c[i].rates = sched_lore_rates(p->lore, c[i].rates_key, c[i].endpoint->gpu_type);
+        struct slice model = c[i].model ? c[i].model->id : (struct slice){NULL, 0};
+        for (uint32_t k = 0; k < SCHED_KINDS; k++) {
+            c[i].rates_key[k] = sched_lore_key(c[i].hash, model, k);
+            c[i].rates[k] = sched_lore_rates(p->lore, c[i].rates_key[k], c[i].endpoint->gpu_type);
+        }
         sched_prefix_expect(&p->lore->prefix, c[i].slot);
     }
 }
@@ -318,6 +321,7 @@ static void fill_rows(
 static void pick(struct sched_pool *p,
                  struct sched_view *v,
                  const struct sched_exclude *exclude,
+                 uint64_t now_ns,
                  uint64_t seed,
                  struct sched_scratch *scratch,
                  struct decision *d,
@@ -326,7 +330,8 @@ static void pick(struct sched_pool *p,
     struct sched_record *record = scratch->record;
 
     if (p->reads_work)
-        sched_work_request(p->lore, v->features, p->candidates, p->n, scratch->ask, scratch->work);
+        sched_work_request(p->lore, v->features, p->candidates, p->n, now_ns, scratch->ask,
+                           scratch->work);
     if (record) {
         sched_record_before(record, v, exclude, p->state, seed);
         if (!why && v->n <= record->cap)
@@ -351,7 +356,7 @@ static int pick_and_reserve(struct sched_pool *p,
     struct sched_view v = view(p, f, scratch);
 
     for (uint32_t attempt = 0; attempt < RESERVE_ATTEMPTS; attempt++) {
-        pick(p, &v, exclude, seed, scratch, d, NULL);
+        pick(p, &v, exclude, now_ns, seed, scratch, d, NULL);
         if (d->row == DECISION_NOBODY)
             return d->rejection == REJECT_NONE ? WEIR_E_AGAIN : WEIR_E_NOTFOUND;
         const struct sched_candidate *c = &p->candidates[d->row];
@@ -623,6 +628,6 @@ void sched_pool_explain(struct sched_pool *p,
     fill_rows(p, now_ns, seed, false, scratch);
     struct sched_view v = view(p, f, scratch);
     struct sched_mark mark = sched_state_save(p->state);
-    pick(p, &v, NULL, seed, scratch, d, why);
+    pick(p, &v, NULL, now_ns, seed, scratch, d, why);
     sched_state_restore(p->state, mark);
 }

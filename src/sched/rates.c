@@ -15,6 +15,7 @@ enum {
     STEP_MEMORY = 16, /* the same for decode steps and service times */
     OUTLIER = 8,      /* a sample counts as at most this many times what was expected */
     DECAY_S = 10,     /* of the peak */
+    FADE_S = 30,      /* of what was learned and is not used */
 };
 
 static bool try_lock(struct sched_rates *r)
@@ -98,24 +99,37 @@ static uint32_t decayed(uint32_t peak, uint64_t at_ns, uint64_t now_ns)
     return (uint32_t)((unsigned __int128)peak * whole / (whole + age));
 }
 
-struct sched_speed sched_rates_read(const struct sched_rates *r, uint64_t now_ns)
+/* What keeps an endpoint from being used fades while it is not used: it would never be corrected else. */
+static uint32_t fading(uint32_t learned, uint32_t prior, uint64_t age_ns)
 {
+    uint64_t whole = FADE_S * NS_PER_S;
+
+    if (learned <= prior || age_ns < NS_PER_S)
+        return learned;
+    return prior + (uint32_t)((unsigned __int128)(learned - prior) * whole / (whole + age_ns));
+}
+
+struct sched_speed
+sched_rates_read(const struct sched_rates *r, const struct sched_speed *prior, uint64_t now_ns)
+{
+    uint64_t used = RELAXED(r->used_ns);
+    uint64_t age = now_ns > used ? now_ns - used : 0;
+
     return (struct sched_speed){
-        .fixed_us = RELAXED(r->fixed_us),
-        .prefill_ns = RELAXED(r->prefill_ns),
-        .step_us = RELAXED(r->step_us),
-        .context_ps = RELAXED(r->context_ps),
+        .fixed_us = fading(RELAXED(r->fixed_us), prior->fixed_us, age),
+        .prefill_ns = fading(RELAXED(r->prefill_ns), prior->prefill_ns, age),
+        .step_us = fading(RELAXED(r->step_us), prior->step_us, age),
+        .context_ps = fading(RELAXED(r->context_ps), prior->context_ps, age),
         .service_us = RELAXED(r->service_us),
         .first_byte_us = decayed(RELAXED(r->first_byte_us), RELAXED(r->first_byte_at_ns), now_ns),
         .trust = RELAXED(r->trust),
     };
 }
 
+/* One answer moves a step by a factor of 2 at most, however it was held up. */
 static double clamp(double v, double expected)
 {
-    return v > expected * OUTLIER   ? expected * OUTLIER
-           : v < expected / OUTLIER ? expected / OUTLIER
-                                    : v;
+    return v > expected * 2 ? expected * 2 : v < expected / 2 ? expected / 2 : v;
 }
 
 /* Time for x tokens by the line through what was seen; a line that falls, or lies below nothing, is held at 0. */
@@ -181,7 +195,7 @@ void sched_rates_answer(struct sched_rates *r, uint64_t n, uint64_t ns, uint64_t
         return;
     double ratio = clamp((double)ns / 1e3 / (double)n / (double)expected_us, 1);
     double old = r->step_scale;
-    uint32_t share = MIN(++r->n_steps + 1, (uint32_t)STEP_MEMORY);
+    uint32_t share = MIN(++r->n_steps + PRIOR_WEIGHT, (uint32_t)STEP_MEMORY);
 
     r->step_scale = old * (1 + (ratio - 1) / share);
     r->step_scale = MAX(MIN(r->step_scale, 1e3), 1e-3);

@@ -11,19 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/slice.h"
-
-/** Plain numbers, as a pick uses them. */
-struct sched_speed {
-    uint32_t fixed_us;      /**< of a prefill, whatever its length */
-    uint32_t prefill_ns;    /**< per prompt token computed */
-    uint32_t step_us;       /**< of one decode step with no context */
-    uint32_t context_ps;    /**< more per token of context in the batch */
-    uint32_t service_us;    /**< of a request whose tokens do not count; 0 = not known */
-    uint32_t first_byte_us; /**< peak-EWMA; 0 = none seen */
-    uint32_t trust; /**< share of the expected prefix hits that come true, of SCHED_TRUST_FULL */
-};
-enum { SCHED_TRUST_FULL = 256 };
+#include "sched/row.h"
 
 /** What is known of a GPU type with an 8B model (the emulator's figures, engine/profile.c); of any other the A100's. */
 struct sched_speed sched_speed_prior(struct slice gpu_type);
@@ -48,8 +36,9 @@ struct sched_rates {
 
 void sched_rates_reset(struct sched_rates *r, uint64_t key, const struct sched_speed *prior);
 
-/** @param now_ns the peak of the first byte decays towards nothing with time. */
-struct sched_speed sched_rates_read(const struct sched_rates *r, uint64_t now_ns);
+/** @param now_ns what makes an endpoint look slow fades with time towards `prior` while it is not used. */
+struct sched_speed
+sched_rates_read(const struct sched_rates *r, const struct sched_speed *prior, uint64_t now_ns);
 
 /**
  * A first byte came. @param tokens computed for it (hits left out). @param streamed false: it is the whole answer, so

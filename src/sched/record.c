@@ -13,7 +13,7 @@
 /* Whoever gives a pick more to read must write it down too: SCHED_RECORD_ROW and _FEATURES, docs/decisions.md. */
 _Static_assert(sizeof(struct sched_row) == 40, "list the new number in SCHED_RECORD_ROW");
 _Static_assert(sizeof(struct features) == 224, "list the new number in SCHED_RECORD_FEATURES");
-_Static_assert(sizeof(struct sched_work) == 60, "list the new number in SCHED_RECORD_WORK");
+_Static_assert(sizeof(struct sched_work) == 64, "list the new number in SCHED_RECORD_WORK");
 
 enum { TEXT_FIXED = 2048 /* for the texts of the request */ };
 

@@ -40,6 +40,7 @@ enum {
     X(waiting_tokens)                                                                              \
     X(decoding)                                                                                    \
     X(context_tokens)                                                                              \
+    X(foreign_waiting)                                                                             \
     X(hit_tokens)                                                                                  \
     X(reported_running)                                                                            \
     X(reported_waiting)                                                                            \

@@ -7,6 +7,7 @@
 #include "base/prng.h"
 #include "sched/breaker.h"
 #include "sched/pick.h"
+#include "sched/rates.h"
 
 #define RELAXED(field) atomic_load_explicit(&(field), memory_order_relaxed)
 /* Inside the sequence lock: no load may pass the last look at the lock. Not a fence, which ThreadSanitizer cannot follow. */
@@ -110,6 +111,7 @@ void sched_candidate_fill(const struct member *m,
         .total_bytes = e->memory_total_bytes,
         .endpoint = e,
         .model = model_of(e, model),
+        .prior = sched_speed_prior(e->gpu_type),
     };
 }
 

@@ -34,6 +34,29 @@ enum sched_flag {
     SCHED_YOUNG = 1 << 12, /**< row: its slow start is not known to be over */
 };
 
+/** Plain numbers of how fast an endpoint is, as a pick uses them; learned by sched/rates.c. */
+struct sched_speed {
+    uint32_t fixed_us;      /**< of a prefill, whatever its length */
+    uint32_t prefill_ns;    /**< per prompt token computed */
+    uint32_t step_us;       /**< of one decode step with no context */
+    uint32_t context_ps;    /**< more per token of context in the batch */
+    uint32_t service_us;    /**< of a request whose tokens do not count; 0 = not known */
+    uint32_t first_byte_us; /**< peak-EWMA; 0 = none seen */
+    uint32_t trust; /**< share of the expected prefix hits that come true, of SCHED_TRUST_FULL */
+};
+enum { SCHED_TRUST_FULL = 256 };
+
+/** Kinds of requests that take different times for the same number of tokens. */
+enum sched_kind { SCHED_KIND_TEXT, SCHED_KIND_MEDIA, SCHED_KIND_OTHER, SCHED_KINDS };
+static inline enum sched_kind sched_kind_of(const struct features *f)
+{
+    bool tokens = f->task == 0 || (f->task & (TASK_CHAT | TASK_COMPLETION));
+
+    return !tokens                     ? SCHED_KIND_OTHER
+           : f->n_images || f->n_audio ? SCHED_KIND_MEDIA
+                                       : SCHED_KIND_TEXT;
+}
+
 /** The slow half. Borrowed pointers live as long as the snapshot they came from. */
 struct sched_candidate {
     /* what each filling of a row reads, in one half of a cache line */
@@ -46,8 +69,10 @@ struct sched_candidate {
     uint64_t hash;   /**< of the authority: the same in every process */
     const struct endpoint *endpoint; /**< identity */
     const struct model_ref *model;   /**< of the pool's model; NULL: pool of any model */
-    struct sched_rates *rates; /**< of endpoint and model, shared; NULL: the prior of its GPU */
-    uint64_t rates_key;        /**< what they stand under while they are this one's */
+    /** Of endpoint, model and kind of request, shared; NULL: the prior of its GPU. */
+    struct sched_rates *rates[SCHED_KINDS];
+    struct sched_speed prior;        /**< of its GPU */
+    uint64_t rates_key[SCHED_KINDS]; /**< what they stand under while they are this one's */
 };
 
 /** The fast half; a logged decision carries these values. */

@@ -22,7 +22,7 @@ static uint32_t u32(uint64_t v)
 /* Does its time depend on tokens? */
 static bool by_tokens(const struct features *f)
 {
-    return f->task == 0 || (f->task & (TASK_CHAT | TASK_COMPLETION));
+    return sched_kind_of(f) != SCHED_KIND_OTHER;
 }
 
 static uint64_t prompt_of(const struct features *f)
@@ -49,7 +49,11 @@ static uint64_t step_us(const struct sched_work *w, uint64_t context)
 struct sched_forecast
 sched_work_forecast(const struct features *f, const struct sched_row *r, const struct sched_work *w)
 {
-    struct sched_forecast s = {.wait_us = w->backlog_us};
+    /* Of what others have waiting there nothing is known but how many. */
+    uint64_t foreign = w->speed.service_us ? w->speed.service_us
+                                           : w->speed.fixed_us + (uint64_t)w->speed.prefill_ns *
+                                                                     FOREIGN_TOKENS / 1000;
+    struct sched_forecast s = {.wait_us = w->backlog_us + w->foreign_waiting * foreign};
 
     (void)r;
     if (!by_tokens(f) && w->speed.service_us) {
@@ -66,11 +70,14 @@ sched_work_forecast(const struct features *f, const struct sched_row *r, const s
     return s;
 }
 
-static struct sched_speed speed_of(const struct sched_candidate *c, uint64_t now_ns)
+static struct sched_speed
+speed_of(const struct sched_candidate *c, enum sched_kind kind, uint64_t now_ns)
 {
-    if (c->rates && atomic_load_explicit(&c->rates->key, memory_order_acquire) == c->rates_key)
-        return sched_rates_read(c->rates, now_ns);
-    return sched_speed_prior(c->endpoint->gpu_type);
+    const struct sched_rates *r = c->rates[kind];
+
+    if (r && atomic_load_explicit(&r->key, memory_order_acquire) == c->rates_key[kind])
+        return sched_rates_read(r, &c->prior, now_ns);
+    return c->prior;
 }
 
 static void fill(const struct sched_candidate *k,
@@ -84,7 +91,7 @@ static void fill(const struct sched_candidate *k,
     uint64_t foreign = row->load - row->inflight;
     bool fresh = (row->flags & SCHED_FRESH) != 0;
 
-    *w = (struct sched_work){.speed = speed_of(k, now_ns)};
+    *w = (struct sched_work){.flags = 0};
     w->waiting_tokens = u32(RELAXED(c->prefill_tokens));
     w->context_tokens = u32(RELAXED(c->context_tokens));
     w->reported_running = fresh ? RELAXED(c->reported_running) : 0;
@@ -92,13 +99,10 @@ static void fill(const struct sched_candidate *k,
     uint64_t backlog = until > now_ns ? (until - now_ns) / NS_PER_US : 0;
     if (row->inflight == 0)
         backlog = 0;
-    uint64_t late = RELAXED(c->await_tokens) * w->speed.prefill_ns / 1000 / LATE;
-    backlog = MAX(backlog, late);
+    backlog = MAX(backlog, RELAXED(c->await_us) / LATE);
     /* Of what others have there, some waits and the rest is in the batch. */
     uint64_t waits = MIN(foreign, (uint64_t)w->reported_waiting);
-    backlog += waits * (w->speed.service_us ? w->speed.service_us
-                                            : w->speed.fixed_us + (uint64_t)w->speed.prefill_ns *
-                                                                      FOREIGN_TOKENS / 1000);
+    w->foreign_waiting = u32(waits);
     w->backlog_us = u32(backlog);
     w->decoding = u32((row->inflight > await ? row->inflight - await : 0) + foreign - waits);
 }
@@ -112,7 +116,7 @@ void sched_work_fill(const struct sched_candidate *c,
     for (uint32_t i = 0; i < n; i++) {
         if (i + 4 < n) {
             __builtin_prefetch((const char *)c[i + 4].cell + 64);
-            __builtin_prefetch(c[i + 4].rates);
+            __builtin_prefetch(c[i + 4].rates[0]);
         }
         fill(&c[i], &rows[i], now_ns, &work[i]);
     }
@@ -129,9 +133,11 @@ void sched_work_request(const struct sched_lore *l,
                         const struct features *f,
                         const struct sched_candidate *c,
                         uint32_t n,
+                        uint64_t now_ns,
                         struct sched_prefix_ask *ask,
                         struct sched_work *work)
 {
+    enum sched_kind kind = sched_kind_of(f);
     uint32_t slot;
     uint32_t generation;
     bool home = f->has_session && sched_lore_session(l, f->session, &slot, &generation);
@@ -144,6 +150,7 @@ void sched_work_request(const struct sched_lore *l,
         sched_prefix_hits(&l->prefix, f->blocks, f->n_blocks, ask, n);
     }
     for (uint32_t i = 0; i < n; i++) {
+        work[i].speed = speed_of(&c[i], kind, now_ns);
         uint64_t hits = blocks ? ask[i].hits * per : 0;
         work[i].hit_tokens =
             u32(MIN(hits, f->prompt_tokens) * work[i].speed.trust / SCHED_TRUST_FULL);
@@ -170,6 +177,7 @@ void sched_work_begin(struct sched_lore *l,
                       const struct sched_work *w,
                       uint64_t now_ns)
 {
+    enum sched_kind kind = sched_kind_of(f);
     struct cell *cell = r->cell;
 
     if (!w)
@@ -178,9 +186,11 @@ void sched_work_begin(struct sched_lore *l,
     uint64_t computed = sched_work_uncached(f, w);
     r->by_tokens = by_tokens(f);
     r->streamed = f->stream && r->by_tokens;
-    r->rates = c->rates;
-    r->rates_key = c->rates_key;
-    r->own_ns = s.prefill_us * NS_PER_US;
+    /* The end of an answer without text is the end of its prefill as well. */
+    r->awaits = r->streamed || !r->by_tokens || f->expected_output <= 1;
+    r->rates = c->rates[kind];
+    r->rates_key = c->rates_key[kind];
+    r->own_us = s.prefill_us;
     r->sent_ns = now_ns;
     r->computed = u32(computed);
     r->hits = w->speed.trust ? u32((uint64_t)w->hit_tokens * SCHED_TRUST_FULL / w->speed.trust) : 0;
@@ -194,13 +204,13 @@ void sched_work_begin(struct sched_lore *l,
         r->prefill_tokens -= less;
     }
     atomic_fetch_add_explicit(&cell->context_tokens, r->context, memory_order_acq_rel);
-    if (r->streamed) {
-        atomic_fetch_add_explicit(&cell->await_tokens, r->computed, memory_order_acq_rel);
+    if (r->awaits) {
+        atomic_fetch_add_explicit(&cell->await_us, r->own_us, memory_order_acq_rel);
         atomic_fetch_add_explicit(&cell->await, 1, memory_order_acq_rel);
     } else {
         atomic_fetch_add_explicit(&cell->whole, 1, memory_order_acq_rel);
     }
-    push_back(cell, now_ns, r->own_ns);
+    push_back(cell, now_ns, r->own_us * NS_PER_US);
     if (!l)
         return;
     if (f->n_blocks)
@@ -232,13 +242,12 @@ void sched_work_first_byte(struct reservation *r, uint64_t now_ns)
     }
     r->first_ns = now_ns;
     if (rates && r->by_tokens)
-        sched_rates_first_byte(rates, r->computed, r->sent_ns, now_ns, r->streamed);
+        sched_rates_first_byte(rates, r->computed, r->sent_ns, now_ns, r->awaits);
     sched_first_byte(r);
-    if (!r->streamed || !rates)
+    if (!r->awaits)
         return;
-    /* Prompts are computed in turn: what still waits begins now. Answers in one piece do not say when their turn ended. */
-    uint64_t rest = RELAXED(c->await) * (uint64_t)RELAXED(rates->fixed_us) * NS_PER_US / 2 +
-                    RELAXED(c->await_tokens) * (uint64_t)RELAXED(rates->prefill_ns);
+    /* Work is done in turn: what still waits begins now. Answers in one piece do not say when their turn ended. */
+    uint64_t rest = RELAXED(c->await_us) * NS_PER_US;
     unsigned long long until = RELAXED(c->work_until_ns);
     unsigned long long next;
     do {

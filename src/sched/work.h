@@ -20,7 +20,8 @@ struct sched_work {
     uint32_t waiting_tokens; /**< prompt tokens to compute, of requests without a first byte */
     uint32_t decoding;       /**< requests in the batch: ours past their first byte, and others' */
     uint32_t context_tokens; /**< of ours in flight */
-    uint32_t hit_tokens;     /**< of this prompt, expected in its prefix cache */
+    uint32_t foreign_waiting; /**< requests that others have waiting there */
+    uint32_t hit_tokens;      /**< of this prompt, expected in its prefix cache */
     uint32_t reported_running, reported_waiting; /**< as its last fresh report says */
     uint32_t flags;                              /**< enum sched_work_flag */
     struct sched_speed speed;
@@ -48,11 +49,12 @@ void sched_work_fill(const struct sched_candidate *c,
 
 /** Room to ask the prefix index for every candidate; beside the rows in a scratch. */
 struct sched_prefix_ask;
-/** Fill the part that depends on the request: hits and session. */
+/** Fill the part that depends on the request: speed, hits and session. */
 void sched_work_request(const struct sched_lore *l,
                         const struct features *f,
                         const struct sched_candidate *c,
                         uint32_t n,
+                        uint64_t now_ns,
                         struct sched_prefix_ask *ask,
                         struct sched_work *work);
 

@@ -40,7 +40,7 @@ int main(void)
     struct fleet_options fleet_options = {.mem = &mem, .n_sources = 1};
     struct route_queue queue = {.size = 16};
     struct policy policy;
-    struct sched_pool_options pool_options = {&mem, &policy, &queue};
+    struct sched_pool_options pool_options = {.mem = &mem, .policy = &policy, .queue = &queue};
     struct features request = {.model = SLICE("llama-3-8b"), .required_bytes = UINT64_C(8) << 30};
     struct fleet *fleet = NULL;
     struct sched_pool *pool = NULL;

@@ -113,10 +113,15 @@ static void on_progress(void *ctx, struct engine_request *r, uint64_t at_ns, boo
 
     if (o->first_ns == 0) {
         o->first_ns = at_ns - SIM_EPOCH;
-        sched_first_byte(&j->reservation);
+        sched_work_first_byte(&j->reservation, at_ns);
     }
     if (!finished)
         return;
+    const struct usage usage = {.prompt_tokens = r->prompt_tokens,
+                                .completion_tokens = r->output_tokens,
+                                .cached_tokens = r->cached_tokens,
+                                .known = USAGE_PROMPT | USAGE_COMPLETION | USAGE_CACHED};
+    sched_work_end(w->lore, &j->reservation, &j->features, &usage, at_ns);
     struct sim_worker_result *k = j->worker->result;
     o->cached_tokens = r->cached_tokens;
     k->requests++;
@@ -200,6 +205,7 @@ static void arrive(struct sim_world *w, uint32_t index)
     if (!j)
         return;
     w->live++;
+    sched_lore_prepare(w->lore, &j->features);
     w->result->outcomes[index].at_ns = w->queue.now_ns - SIM_EPOCH;
     int rc = admit(w, j, &chosen, &d);
     if (rc == 0) {

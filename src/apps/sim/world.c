@@ -5,7 +5,7 @@
 #include "base/bug.h"
 #include "base/num.h"
 
-enum { PORT = 8000, ID_DIGITS = 5 };
+enum { PORT = 8000, ID_DIGITS = 5, LORE_BYTES = 64 << 20 };
 
 static void put_decimal(char *out, uint32_t v, uint32_t digits)
 {
@@ -215,18 +215,34 @@ void sim_world_join(struct sim_world *w, struct sim_worker *k)
             w->queue.now_ns + prng_below(&w->signal_prng, w->o->report_ns));
 }
 
+/* What the scheduler learns; of the prefix index as much as a gateway has by default. */
+static int lore_init(struct sim_world *w)
+{
+    enum { ALIGN = 64 };
+
+    w->lore_memory = mem_zalloc(w->mem, LORE_BYTES + ALIGN);
+    if (!w->lore_memory)
+        return WEIR_E_NOMEM;
+    uintptr_t at = ((uintptr_t)w->lore_memory + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
+    return sched_lore_new(w->mem, (char *)w->lore_memory + (at - (uintptr_t)w->lore_memory),
+                          LORE_BYTES, &w->lore);
+}
+
 static int start(struct sim_world *w)
 {
     const struct sim_options *o = w->o;
     const struct fleet_options fleet = {.mem = o->mem, .n_sources = 1};
     const struct route_queue queue = {
         .size = o->queue_size, .timeout_ns = o->queue_timeout_ns, .age_ns = 10 * NS_PER_S};
-    const struct sched_pool_options pool = {.mem = o->mem, .policy = o->policy, .queue = &queue};
 
     /* Four events of each worker and the tick; jobs add theirs as they are made. */
     int rc = des_queue_reserve(&w->queue, 4 * w->n_workers + 1);
     if (rc == 0)
         rc = fleet_new(&fleet, &w->fleet);
+    if (rc == 0)
+        rc = lore_init(w);
+    const struct sched_pool_options pool = {
+        .mem = o->mem, .policy = o->policy, .queue = &queue, .lore = w->lore};
     if (rc == 0)
         rc = sched_pool_new(&pool, &w->pool);
     if (rc)
@@ -276,6 +292,8 @@ void sim_world_fini(struct sim_world *w)
         mem_free(w->mem, w->workers[i].arrives);
     }
     sched_pool_free(w->pool);
+    sched_lore_free(w->lore);
+    mem_free(w->mem, w->lore_memory);
     if (w->fleet)
         fleet_free(w->fleet);
     sched_scratch_fini(&w->scratch, w->mem);

@@ -62,6 +62,8 @@ struct sim_world {
     struct des_queue queue;
     struct fleet *fleet;
     const struct snapshot *snapshot;
+    struct sched_lore *lore;
+    void *lore_memory; /**< owned, the block that lore_pages is cut from */
     struct sched_pool *pool;
     struct sched_scratch scratch;
     struct sim_worker *workers;
