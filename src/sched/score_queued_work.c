@@ -7,6 +7,12 @@
 #include "base/bug.h"
 #include "sched/plugin.h"
 
+enum {
+    LATER = 10, /* seconds after a first token that weigh as much as one before it */
+    WAIT_WEIGHT =
+        16, /* where each job has its server alone, waiting behind one is dearer than a slower server */
+};
+
 /* The five leading bits: 3 % steps. */
 static uint64_t rounded(uint64_t us)
 {
@@ -16,15 +22,54 @@ static uint64_t rounded(uint64_t us)
     return us >> below << below;
 }
 
+/* Requests that are one piece of work keep their server to themselves, so how busy it is says how much it has left. */
+static bool one_piece(const struct features *f)
+{
+    return sched_kind_of(f) == SCHED_KIND_OTHER || f->expected_output <= 1;
+}
+
+static uint32_t mean_util(const struct sched_view *v, const uint32_t *fit, uint32_t n)
+{
+    uint64_t sum = 0;
+    uint32_t known = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (v->rows[fit[i]].flags & SCHED_HAS_UTIL) {
+            sum += v->rows[fit[i]].util_bp;
+            known++;
+        }
+    return known ? (uint32_t)(sum / known) : 0;
+}
+
+/* An endpoint that is busier than the mean counts as slower, one that is less busy as faster: by 1 + K d + (K d)^2 / 2,
+ * with d its distance in shares of its time. */
+static uint64_t levelled(uint64_t us, const struct sched_row *r, uint32_t mean)
+{
+    enum { K = 4 };
+
+    if (!(r->flags & SCHED_HAS_UTIL))
+        return us;
+    uint64_t d = (r->util_bp > mean ? r->util_bp - mean : mean - r->util_bp) * (uint64_t)K;
+    uint64_t factor = 10000 + d + d * d / 20000;
+    return r->util_bp > mean ? us * factor / 10000 : us * 10000 / factor;
+}
+
 void sched_score_queued_work(const struct sched_view *v,
                              const uint32_t *fit,
                              uint32_t n,
                              struct sched_cost *costs)
 {
+    bool whole = one_piece(v->features);
+    uint32_t mean = whole ? mean_util(v, fit, n) : 0;
+
     for (uint32_t i = 0; i < n; i++) {
         const struct sched_row *r = &v->rows[fit[i]];
-        struct sched_forecast s = sched_work_forecast(v->features, r, &v->work[fit[i]]);
-        uint64_t us = s.wait_us + s.prefill_us + s.decode_us;
+        const struct sched_work *w = &v->work[fit[i]];
+        struct sched_forecast s = sched_work_forecast(v->features, r, w);
+        uint64_t others = s.prefill_us * w->decoding;
+        uint64_t us = s.wait_us + s.prefill_us + (s.decode_us + others) / LATER;
+        if (whole)
+            us = levelled(MIN(s.wait_us * WAIT_WEIGHT + s.prefill_us, UINT64_C(1) << 40), r, mean);
         /* A newcomer counts as slower while it starts. */
         costs[i] =
             (struct sched_cost){rounded(MIN(us, UINT64_C(1) << 47)),
