@@ -95,6 +95,9 @@ struct cell {
     atomic_ullong
         await_us; /**< predicted work of those that tell when it is done, and have not yet */
     atomic_ullong context_tokens; /**< of all in flight, half their expected answer too */
+    atomic_ullong
+        recent_tokens; /**< computed for prompts lately: half of it is forgotten in RECENT_NS */
+    atomic_ullong recent_at_ns; /**< when that was true */
     atomic_uint await; /**< how many those are: their first byte is the end of their prefill */
     atomic_uint whole; /**< requests in flight that are answered in one piece, long after it */
     atomic_uint reported_running; /**< digest: as reported; 0 when not told */

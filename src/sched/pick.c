@@ -23,7 +23,13 @@ void sched_state_free(struct sched_state *s)
     mem_free(s->mem, s->credit);
     mem_free(s->mem, s->saved);
     mem_free(s->mem, s->who);
+    mem_free(s->mem, s->table);
     mem_free(s->mem, s);
+}
+
+void sched_state_policy(struct sched_state *s, const struct policy *p)
+{
+    s->wants_table = sched_pickers[p->pick].needs_table;
 }
 
 struct sched_mark sched_state_save(struct sched_state *s)
@@ -47,7 +53,12 @@ int sched_state_members(struct sched_state *s, const struct sched_candidate *c, 
     int64_t *saved = mem_array(s->mem, n, sizeof(*saved));
     struct sched_who *who = mem_array(s->mem, n, sizeof(*who));
 
-    if (!credit || !saved || !who) {
+    uint16_t *table = NULL;
+    uint32_t table_size = 0;
+    int rc = !credit || !saved || !who ? WEIR_E_NOMEM
+             : s->wants_table          ? sched_maglev_build(s->mem, c, n, &table, &table_size)
+                                       : 0;
+    if (rc) {
         mem_free(s->mem, credit);
         mem_free(s->mem, saved);
         mem_free(s->mem, who);
@@ -67,7 +78,10 @@ int sched_state_members(struct sched_state *s, const struct sched_candidate *c, 
     mem_free(s->mem, s->who);
     s->credit = credit;
     s->saved = saved;
+    mem_free(s->mem, s->table);
     s->who = who;
+    s->table = table;
+    s->table_size = table_size;
     s->n = n;
     return 0;
 }

@@ -89,6 +89,7 @@ struct sched_state;
 struct sched_picker {
     const char *name;
     bool reads_work;
+    bool needs_table; /**< of maglev, made when members change */
     bool draws_two; /**< compares two only, so that even the cheapest is chosen at most so often */
     /** @param n above 0. @return index into fit. May move the state on. */
     uint32_t (*pick)(const struct sched_view *v,
@@ -117,9 +118,11 @@ bool sched_policy_reads_body(const struct policy *p);
 /** Does it look at work in seconds, prefix hits and sessions (sched/work.h)? */
 bool sched_policy_reads_work(const struct policy *p);
 
-/** Rotation of one pool; survives snapshots for the endpoints that stay. */
+/** Rotation of one pool, and maglev's table; survives snapshots for the endpoints that stay. */
 int sched_state_new(const struct mem *mem, struct sched_state **out) MUST_CHECK;
 void sched_state_free(struct sched_state *s);
+/** Which policy the state is for: the next sched_state_members() makes what its pick needs. */
+void sched_state_policy(struct sched_state *s, const struct policy *p);
 /**
  * The pool's members changed. Allocates; cost O(members). Credit of those that stay (slot and generation) is kept.
  * @param c sorted by slot. On failure nothing changed.

@@ -8,7 +8,7 @@
  * An endpoint that would go above bound x its share of the load is passed over (Mirrokni, Thorup, Zadimoghaddam 2016).
  * Integers only, so all machines agree as well. Cost: one multiplication chain per row; no ring to rebuild.
  */
-#include "sched/plugin.h"
+#include "sched/bound.h"
 
 /* log2(1 + i/256) in Q32. */
 static const uint64_t LOG2[257] = {
@@ -100,16 +100,29 @@ static uint64_t draw(uint64_t endpoint, uint64_t key)
     return prng_next(&r);
 }
 
-/* May it take one more? Its share of (all load + this request), times the bound, rounded up, is what it may hold.
- * With a bound of at least 1 these allowances add up to at least the load, so somebody always may. */
-static bool
-below_bound(uint64_t load, uint64_t total, uint64_t weight, uint64_t weights, uint32_t bound)
+static uint32_t by_key(const struct sched_view *v,
+                       const uint32_t *fit,
+                       uint32_t n,
+                       uint64_t key,
+                       const struct sched_cost *costs,
+                       struct sched_state *state,
+                       uint64_t seed)
 {
-    uint64_t q16 = bound < Q16_ONE ? Q16_ONE : bound;
-    unsigned __int128 allowed = (unsigned __int128)(total + 1) * q16 * weight;
-    unsigned __int128 per = (unsigned __int128)weights << 16;
+    struct sched_bound bound = sched_bound_of(v, fit, n);
+    struct sched_cost low = {1, 0};
+    uint32_t home = UINT32_MAX;
 
-    return (unsigned __int128)load * per < allowed;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sched_candidate *c = &v->candidates[fit[i]];
+        struct sched_cost cost = {neg_log2(draw(c->hash, key)), c->weight};
+        if (home != UINT32_MAX && !sched_cost_less(cost, low))
+            continue;
+        if (sched_below_bound(&bound, v, fit[i])) {
+            low = cost;
+            home = i;
+        }
+    }
+    return home == UINT32_MAX ? sched_pick_lowest(v, fit, n, costs, state, seed) : home;
 }
 
 uint32_t sched_pick_consistent_hash(const struct sched_view *v,
@@ -121,24 +134,18 @@ uint32_t sched_pick_consistent_hash(const struct sched_view *v,
 {
     if (!v->features->has_session)
         return sched_pick_lowest(v, fit, n, costs, state, seed);
+    return by_key(v, fit, n, v->features->session, costs, state, seed);
+}
 
-    uint64_t total = 0;
-    uint64_t weights = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        total += v->rows[fit[i]].load;
-        weights += v->candidates[fit[i]].weight;
-    }
-    struct sched_cost low = {1, 0};
-    uint32_t home = UINT32_MAX;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct sched_candidate *c = &v->candidates[fit[i]];
-        struct sched_cost cost = {neg_log2(draw(c->hash, v->features->session)), c->weight};
-        if (home != UINT32_MAX && !sched_cost_less(cost, low))
-            continue;
-        if (below_bound(v->rows[fit[i]].load, total, c->weight, weights, v->policy->bound_q16)) {
-            low = cost;
-            home = i;
-        }
-    }
-    return home == UINT32_MAX ? sched_pick_lowest(v, fit, n, costs, state, seed) : home;
+/* KubeAI's prefix hash, by the first block of the prompt instead of its first 100 characters. */
+uint32_t sched_pick_prefix_hash(const struct sched_view *v,
+                                const uint32_t *fit,
+                                uint32_t n,
+                                const struct sched_cost *costs,
+                                struct sched_state *state,
+                                uint64_t seed)
+{
+    if (!v->features->prefix_key)
+        return sched_pick_lowest(v, fit, n, costs, state, seed);
+    return by_key(v, fit, n, v->features->prefix_key, costs, state, seed);
 }

@@ -19,7 +19,17 @@ struct sched_state {
     } * who;
     uint32_t last_slot; /**< chosen last by round_robin */
     bool any_last;
+    bool wants_table;    /**< the pick is maglev */
+    uint16_t *table;     /**< rows by place; NULL without members */
+    uint32_t table_size; /**< a prime */
 };
+
+/** The lookup table of these candidates; O(size). @return 0 with *table owned by the caller, or WEIR_E_NOMEM. maglev.c. */
+int sched_maglev_build(const struct mem *mem,
+                       const struct sched_candidate *c,
+                       uint32_t n,
+                       uint16_t **table,
+                       uint32_t *size) MUST_CHECK;
 
 /** Remember the rotation and go back to it: an explanation must not take anybody's turn. */
 struct sched_mark {
@@ -106,6 +116,64 @@ uint32_t sched_pick_consistent_hash(const struct sched_view *v,
                                     const struct sched_cost *costs,
                                     struct sched_state *state,
                                     uint64_t seed);
+void sched_score_uncached(const struct sched_view *v,
+                          const uint32_t *fit,
+                          uint32_t n,
+                          struct sched_cost *costs);
+void sched_score_response_time(const struct sched_view *v,
+                               const uint32_t *fit,
+                               uint32_t n,
+                               struct sched_cost *costs);
+void sched_score_token_load(const struct sched_view *v,
+                            const uint32_t *fit,
+                            uint32_t n,
+                            struct sched_cost *costs);
+void sched_score_reported(const struct sched_view *v,
+                          const uint32_t *fit,
+                          uint32_t n,
+                          struct sched_cost *costs);
+uint32_t sched_pick_bounded(const struct sched_view *v,
+                            const uint32_t *fit,
+                            uint32_t n,
+                            const struct sched_cost *costs,
+                            struct sched_state *state,
+                            uint64_t seed);
+uint32_t sched_pick_prefix_hash(const struct sched_view *v,
+                                const uint32_t *fit,
+                                uint32_t n,
+                                const struct sched_cost *costs,
+                                struct sched_state *state,
+                                uint64_t seed);
+uint32_t sched_pick_cache_aware(const struct sched_view *v,
+                                const uint32_t *fit,
+                                uint32_t n,
+                                const struct sched_cost *costs,
+                                struct sched_state *state,
+                                uint64_t seed);
+uint32_t sched_pick_affinity(const struct sched_view *v,
+                             const uint32_t *fit,
+                             uint32_t n,
+                             const struct sched_cost *costs,
+                             struct sched_state *state,
+                             uint64_t seed);
+uint32_t sched_pick_prequal(const struct sched_view *v,
+                            const uint32_t *fit,
+                            uint32_t n,
+                            const struct sched_cost *costs,
+                            struct sched_state *state,
+                            uint64_t seed);
+uint32_t sched_pick_sticky(const struct sched_view *v,
+                           const uint32_t *fit,
+                           uint32_t n,
+                           const struct sched_cost *costs,
+                           struct sched_state *state,
+                           uint64_t seed);
+uint32_t sched_pick_maglev(const struct sched_view *v,
+                           const uint32_t *fit,
+                           uint32_t n,
+                           const struct sched_cost *costs,
+                           struct sched_state *state,
+                           uint64_t seed);
 
 /** Largest weight the rotation works with, so that SCHED_ROWS_MAX of them cannot overflow a credit. */
 #define SCHED_CREDIT_MAX (INT64_C(1) << 50)

@@ -41,6 +41,10 @@ const struct sched_score sched_scores[] = {
     {.name = "load", .unit = WEIGHT_UNIT, .cost = sched_score_load},
     {.name = "dynamic_load", .unit = WEIGHT_UNIT * Q16_ONE, .cost = sched_score_dynamic_load},
     {.name = "queued_work", .unit = 1, .reads_work = true, .cost = sched_score_queued_work},
+    {.name = "uncached", .unit = 1, .reads_work = true, .cost = sched_score_uncached},
+    {.name = "response_time", .unit = 1, .reads_work = true, .cost = sched_score_response_time},
+    {.name = "token_load", .unit = 1, .reads_work = true, .cost = sched_score_token_load},
+    {.name = "reported", .unit = 1, .reads_work = true, .cost = sched_score_reported},
 };
 const uint32_t sched_n_scores = ARRAY_LEN(sched_scores);
 
@@ -52,5 +56,12 @@ const struct sched_picker sched_pickers[] = {
     {.name = "round_robin", .pick = sched_pick_round_robin},
     {.name = "weighted_round_robin", .pick = sched_pick_weighted_round_robin},
     {.name = "consistent_hash", .pick = sched_pick_consistent_hash},
+    {.name = "maglev", .needs_table = true, .pick = sched_pick_maglev},
+    {.name = "bounded", .pick = sched_pick_bounded},
+    {.name = "sticky", .reads_work = true, .pick = sched_pick_sticky},
+    {.name = "prefix_hash", .reads_work = true, .pick = sched_pick_prefix_hash},
+    {.name = "cache_aware", .reads_work = true, .pick = sched_pick_cache_aware},
+    {.name = "affinity", .reads_work = true, .pick = sched_pick_affinity},
+    {.name = "prequal", .reads_work = true, .pick = sched_pick_prequal},
 };
 const uint32_t sched_n_pickers = ARRAY_LEN(sched_pickers);

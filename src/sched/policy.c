@@ -8,17 +8,30 @@ struct recipe {
     const char *name;
     const char *score;
     const char *pick;
+    const char *tie; /* a second score that orders equals, at TIE_WEIGHT; NULL = none */
 };
 
+/* A request more counts as a 64th of a token, say: it only tells equals apart. */
+enum { TIE_WEIGHT = 1024 };
+
 static const struct recipe RECIPES[] = {
-    {"queued_work", "queued_work", "lowest"},
-    {"chain", "dynamic_load", "lowest"},
-    {"least_request", "load", "lowest"},
-    {"round_robin", "load", "round_robin"},
-    {"weighted_round_robin", "load", "weighted_round_robin"},
-    {"random", "load", "random"},
-    {"power_of_two", "load", "power_of_two"},
-    {"consistent_hash", "load", "consistent_hash"},
+    {"queued_work", "queued_work", "sticky", NULL},
+    {"chain", "dynamic_load", "lowest", NULL},
+    {"least_request", "load", "lowest", NULL},
+    {"round_robin", "load", "round_robin", NULL},
+    {"weighted_round_robin", "load", "weighted_round_robin", NULL},
+    {"random", "load", "random", NULL},
+    {"power_of_two", "load", "power_of_two", NULL},
+    {"consistent_hash", "load", "consistent_hash", NULL},
+    {"maglev", "load", "maglev", NULL},
+    {"prefix_cache", "uncached", "bounded", "load"},
+    {"response_time", "response_time", "lowest", NULL},
+    {"prequal", "load", "prequal", NULL},
+    {"cache_aware", "load", "cache_aware", NULL},
+    {"prefix_hash", "load", "prefix_hash", NULL},
+    {"llm_d", "load", "affinity", NULL},
+    {"dynamo", "token_load", "lowest", NULL},
+    {"vllm", "reported", "lowest", NULL},
 };
 
 /* What the SGLang and vLLM routers call the same thing. */
@@ -27,6 +40,7 @@ static const struct {
 } SYNONYMS[] = {
     {"least_load", "least_request"},
     {"consistent_hashing", "consistent_hash"},
+    {"peak_ewma", "response_time"},
 };
 
 /* Every policy routes by model and need: they differ in how they choose among what fits. */
@@ -87,6 +101,9 @@ int sched_policy_named(struct slice name, struct policy *out)
             .n_curve = ARRAY_LEN(CURVE),
             .bound_q16 = Q16_ONE + Q16_ONE / 4,
         };
+        if (r->tie)
+            out->scores[out->n_scores++] =
+                (struct policy_score){.plugin = score_index(r->tie), .q16 = TIE_WEIGHT};
         for (size_t k = 0; k < ARRAY_LEN(FILTERS); k++)
             out->filters[k] = filter_index(FILTERS[k]);
         memcpy(out->curve, CURVE, sizeof(CURVE));

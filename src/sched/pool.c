@@ -88,6 +88,8 @@ int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out)
     heap_init(&p->risers, o->mem, rises_before);
     int rc = sched_state_new(o->mem, &p->state);
     if (rc == 0)
+        sched_state_policy(p->state, o->policy);
+    if (rc == 0)
         rc = heap_reserve(&p->queue, o->queue->size);
     if (rc == 0)
         rc = heap_reserve(&p->risers, o->queue->size);
@@ -155,6 +157,13 @@ int sched_pool_reconfigure(struct sched_pool *p,
         rc = heap_reserve(&p->risers, queue->size);
     if (rc)
         return rc;
+    sched_state_policy(p->state, policy);
+    if (p->n)
+        rc = sched_state_members(p->state, p->candidates, p->n);
+    if (rc) {
+        sched_state_policy(p->state, p->policy);
+        return rc;
+    }
     p->policy = policy;
     p->options = *queue;
     p->reads_work = sched_policy_reads_work(policy);

@@ -8,14 +8,14 @@
 #define SET(field, v)  atomic_store_explicit(&(field), (v), memory_order_relaxed)
 
 enum {
-    PRIOR_NEAR = 128, /* tokens at the two points that stand for what is known of a GPU */
-    PRIOR_FAR = 4096, /* */
-    PRIOR_WEIGHT = 4, /* samples that the prior is worth */
-    MEMORY = 64,      /* samples after which the oldest have lost most of their weight */
+    PRIOR_NEAR = 128,  /* tokens at the two points that stand for what is known of a GPU */
+    PRIOR_FAR = 4096,  /* */
+    PRIOR_WEIGHT = 4,  /* samples that the prior is worth */
+    MEMORY = 64,       /* samples after which the oldest have lost most of their weight */
     STEP_MEMORY = 128, /* the same for decode steps and service times */
-    OUTLIER = 8,      /* a sample counts as at most this many times what was expected */
-    DECAY_S = 10,     /* of the peak */
-    FADE_S = 30,      /* of what was learned and is not used */
+    OUTLIER = 8,       /* a sample counts as at most this many times what was expected */
+    DECAY_S = 10,      /* of the peak */
+    FADE_S = 30,       /* of what was learned and is not used */
 };
 
 static bool try_lock(struct sched_rates *r)

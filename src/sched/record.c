@@ -13,7 +13,7 @@
 /* Whoever gives a pick more to read must write it down too: SCHED_RECORD_ROW and _FEATURES, docs/decisions.md. */
 _Static_assert(sizeof(struct sched_row) == 40, "list the new number in SCHED_RECORD_ROW");
 _Static_assert(sizeof(struct features) == 224, "list the new number in SCHED_RECORD_FEATURES");
-_Static_assert(sizeof(struct sched_work) == 64, "list the new number in SCHED_RECORD_WORK");
+_Static_assert(sizeof(struct sched_work) == 68, "list the new number in SCHED_RECORD_WORK");
 
 enum { TEXT_FIXED = 2048 /* for the texts of the request */ };
 
@@ -209,6 +209,8 @@ static int stage_set(struct stage *s, const struct sched_record *r, const struct
         s->work[i] = k->work;
     }
     int rc = sched_state_new(mem, &s->state);
+    if (rc == 0)
+        sched_state_policy(s->state, r->policy);
     if (rc == 0)
         rc = sched_state_members(s->state, s->candidates, r->n);
     if (rc == 0)

@@ -39,6 +39,7 @@ enum {
 #define SCHED_RECORD_WORK(X)                                                                       \
     X(waiting_tokens)                                                                              \
     X(decoding)                                                                                    \
+    X(recent_tokens)                                                                               \
     X(context_tokens)                                                                              \
     X(foreign_waiting)                                                                             \
     X(hit_tokens)                                                                                  \

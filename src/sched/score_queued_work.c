@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file Score queued_work: predicted seconds until this request's answer is complete: what waits before it, its prompt
- * without what is cached there, its answer. Costs within 3 % of each other count as equal, because no prediction is
+ * @file Score queued_work: predicted seconds until this request is answered: what waits before it and its prompt without
+ * what is cached there; and a tenth of its answer and of what its prompt costs those who are being answered there.
+ * Endpoints that computed more than the others lately count as a little slower, so that a prefix that all share does not
+ * keep all its readers in one place. Costs within 3 % of each other count as equal, because no prediction is
  * better than that, and equals take turns.
  */
 #include "base/bug.h"
@@ -11,6 +13,9 @@ enum {
     LATER = 10, /* seconds after a first token that weigh as much as one before it */
     WAIT_WEIGHT =
         16, /* where each job has its server alone, waiting behind one is dearer than a slower server */
+    LEVEL_SLOWLY = 8, /* part of the prefill time above the others' that counts */
+    LEVEL_MOST =
+        4, /* and at most this part of the cost: between equals, not between fast and slow */
 };
 
 /* The five leading bits: 3 % steps. */
@@ -54,6 +59,15 @@ static uint64_t levelled(uint64_t us, const struct sched_row *r, uint32_t mean)
     return r->util_bp > mean ? us * factor / 10000 : us * 10000 / factor;
 }
 
+static uint64_t mean_recent(const struct sched_view *v, const uint32_t *fit, uint32_t n)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sum += (uint64_t)v->work[fit[i]].recent_tokens * v->work[fit[i]].speed.prefill_ns / 1000;
+    return sum / n;
+}
+
 void sched_score_queued_work(const struct sched_view *v,
                              const uint32_t *fit,
                              uint32_t n,
@@ -62,12 +76,17 @@ void sched_score_queued_work(const struct sched_view *v,
     bool whole = one_piece(v->features);
     uint32_t mean = whole ? mean_util(v, fit, n) : 0;
 
+    uint64_t fair_us = whole || n == 0 ? 0 : mean_recent(v, fit, n);
+
     for (uint32_t i = 0; i < n; i++) {
         const struct sched_row *r = &v->rows[fit[i]];
         const struct sched_work *w = &v->work[fit[i]];
         struct sched_forecast s = sched_work_forecast(v->features, r, w);
         uint64_t others = s.prefill_us * w->decoding;
         uint64_t us = s.wait_us + s.prefill_us + (s.decode_us + others) / LATER;
+        uint64_t mine = (uint64_t)w->recent_tokens * w->speed.prefill_ns / 1000;
+        if (!whole && mine > fair_us)
+            us += MIN((mine - fair_us) / LEVEL_SLOWLY, us / LEVEL_MOST);
         if (whole)
             us = levelled(MIN(s.wait_us * WAIT_WEIGHT + s.prefill_us, UINT64_C(1) << 40), r, mean);
         /* A newcomer counts as slower while it starts. */

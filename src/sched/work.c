@@ -14,6 +14,8 @@ enum {
     FOREIGN_TOKENS = 512, /* of a request that somebody else has waiting there */
 };
 
+#define RECENT_NS (300 * NS_PER_S)
+
 static uint32_t u32(uint64_t v)
 {
     return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
@@ -80,6 +82,20 @@ speed_of(const struct sched_candidate *c, enum sched_kind kind, uint64_t now_ns)
     return c->prior;
 }
 
+/* Prompt tokens computed lately. Halved for each whole period, linear inside one: every machine computes the same. */
+static uint64_t recent(const struct cell *c, uint64_t now_ns)
+{
+    uint64_t at = RELAXED(c->recent_at_ns);
+    uint64_t tokens = RELAXED(c->recent_tokens);
+    uint64_t age = now_ns > at ? now_ns - at : 0;
+    uint64_t halves = age / RECENT_NS;
+
+    if (halves >= 64)
+        return 0;
+    tokens >>= halves;
+    return tokens - (uint64_t)((unsigned __int128)tokens * (age % RECENT_NS) / RECENT_NS / 2);
+}
+
 static void fill(const struct sched_candidate *k,
                  const struct sched_row *row,
                  uint64_t now_ns,
@@ -93,6 +109,7 @@ static void fill(const struct sched_candidate *k,
 
     *w = (struct sched_work){.flags = 0};
     w->waiting_tokens = u32(RELAXED(c->prefill_tokens));
+    w->recent_tokens = u32(recent(c, now_ns));
     w->context_tokens = u32(RELAXED(c->context_tokens));
     w->reported_running = fresh ? RELAXED(c->reported_running) : 0;
     w->reported_waiting = fresh ? RELAXED(c->reported_waiting) : 0;
@@ -209,6 +226,12 @@ void sched_work_begin(struct sched_lore *l,
         atomic_fetch_add_explicit(&cell->await, 1, memory_order_acq_rel);
     } else {
         atomic_fetch_add_explicit(&cell->whole, 1, memory_order_acq_rel);
+    }
+    if (r->by_tokens) {
+        /* Two threads at once may lose one of two requests: it is a mean. */
+        atomic_store_explicit(&cell->recent_tokens, recent(cell, now_ns) + r->computed,
+                              memory_order_relaxed);
+        atomic_store_explicit(&cell->recent_at_ns, now_ns, memory_order_relaxed);
     }
     push_back(cell, now_ns, r->own_us * NS_PER_US);
     if (!l)

@@ -19,6 +19,7 @@ struct sched_work {
     uint32_t backlog_us;     /**< until the prefills that were sent there are done, by prediction */
     uint32_t waiting_tokens; /**< prompt tokens to compute, of requests without a first byte */
     uint32_t decoding;       /**< requests in the batch: ours past their first byte, and others' */
+    uint32_t recent_tokens;  /**< computed there in the last minutes */
     uint32_t context_tokens; /**< of ours in flight */
     uint32_t foreign_waiting; /**< requests that others have waiting there */
     uint32_t hit_tokens;      /**< of this prompt, expected in its prefix cache */
