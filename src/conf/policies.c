@@ -4,13 +4,8 @@
 #include "conf/parse.h"
 #include "sched/pick.h"
 
-/* For suggestions; sched_policy_named() decides. */
-static const char *const built_in[] = {"chain",          "round_robin",   "weighted_round_robin",
-                                       "random",         "least_request", "power_of_two",
-                                       "consistent_hash"};
 /* What users of other routers know and this version does not have. */
-static const char *const later[] = {"queued_work", "prefix_hash", "cache_aware", "bucket",
-                                    "manual"};
+static const char *const later[] = {"bucket", "manual"};
 
 enum { NAMES_MAX = 64 };
 
@@ -63,8 +58,8 @@ static bool built_in_find(struct build *b,
             CONF_FAIL(b, at, path, SLICE("policy \""), name, SLICE("\" comes in a later version"));
             return false;
         }
-    for (size_t i = 0; i < ARRAY_LEN(built_in); i++)
-        known[n++] = built_in[i];
+    for (uint32_t i = 0; n < NAMES_MAX && (known[n] = sched_policy_name(i)) != NULL; i++)
+        n++;
     const struct raw_policy *mine = b->raw->policies.items;
     for (uint32_t i = 0; users && i < b->raw->policies.n && n < NAMES_MAX; i++)
         if (mine[i].item.name.p)

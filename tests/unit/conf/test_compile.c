@@ -107,11 +107,11 @@ static void policies(void **state)
         {"routes: [{policy: mian}]\npolicies: {main: {use: chain}}\n",
          "w.yaml:1:19: routes[0].policy: unknown policy \"mian\"; did you mean \"main\"?\n"},
         {"routes: [{policy: fastest}]\n",
-         "w.yaml:1:19: routes[0].policy: unknown policy \"fastest\"; known are chain, round_robin, "
-         "weighted_round_robin, "
-         "random, least_request, power_of_two, consistent_hash\n"},
-        {"routes: [{policy: cache_aware}]\n",
-         "w.yaml:1:19: routes[0].policy: policy \"cache_aware\" comes in a later version\n"},
+         "w.yaml:1:19: routes[0].policy: unknown policy \"fastest\"; known are queued_work, chain, "
+         "least_request, round_robin, weighted_round_robin, random, power_of_two, consistent_hash, "
+         "maglev, prefix_cache, response_time, prequal, cache_aware, prefix_hash, llm_d, dynamo, vllm\n"},
+        {"routes: [{policy: bucket}]\n",
+         "w.yaml:1:19: routes[0].policy: policy \"bucket\" comes in a later version\n"},
         {"policies: {chain: {use: random}}\n",
          "w.yaml:1:12: policies.chain: is the name of a built-in policy; choose another one\n"},
         {"policies: {p: {}}\n",

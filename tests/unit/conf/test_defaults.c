@@ -50,21 +50,21 @@ static void nothing_gives_the_defaults(void **state)
     load_fini(&l);
 }
 
-static void the_default_route_is_chain_for_all_paths(void **state)
+static void the_default_route_is_queued_work_for_all_paths(void **state)
 {
     (void)state;
     struct loaded l;
     const struct conf *c = expect_conf(&l, "---\n# nothing\n")->conf;
-    struct policy chain;
+    struct policy usual;
 
     assert_int_equal(c->routing.n_routes, 1);
     const struct route *r = &c->routing.routes[0];
     assert_true(slice_eq(r->path, SLICE("/v1/**")));
-    assert_int_equal(sched_policy_named(SLICE("chain"), &chain), 0);
-    chain.panic_percent = 50;
-    chain.slow_start_ns = 30 * NS_PER_S;
-    sched_policy_seal(&chain);
-    assert_true(r->policy->hash == chain.hash);
+    assert_int_equal(sched_policy_named(SLICE("queued_work"), &usual), 0);
+    usual.panic_percent = 50;
+    usual.slow_start_ns = 30 * NS_PER_S;
+    sched_policy_seal(&usual);
+    assert_true(r->policy->hash == usual.hash);
     assert_ptr_equal(r->policy, &c->policies[0]);
     assert_int_equal(c->n_policies, 1);
     assert_null(r->default_model.p);
@@ -273,7 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_gives_the_defaults),
-        cmocka_unit_test(the_default_route_is_chain_for_all_paths),
+        cmocka_unit_test(the_default_route_is_queued_work_for_all_paths),
         cmocka_unit_test(empty_sections_set_nothing),
         cmocka_unit_test(endpoints_come_ready_for_the_fleet),
         cmocka_unit_test(every_engine_word_is_its_kind),

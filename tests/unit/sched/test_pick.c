@@ -696,7 +696,7 @@ static void names_and_synonyms(void **state)
     assert_int_equal(a.hash, b.hash);
     assert_int_equal(sched_policy_named(SLICE("consistent_hashing"), &a), 0);
     assert_int_not_equal(a.hash, b.hash);
-    const char *const refused[] = {"prefix_hash", "cache_aware", "roundrobin", "", "Chain"};
+    const char *const refused[] = {"bucket", "manual", "roundrobin", "", "Chain"};
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         assert_int_equal(sched_policy_named(slice_str(refused[i]), &a), WEIR_E_NOTFOUND);
 }
