@@ -4,6 +4,7 @@
  *
  * Endpoints differ in weight, free memory and utilization, all with fresh samples; four requests per endpoint are in
  * flight, the oldest ends before each new one. The clock around each call costs some 30 ns, which are not subtracted.
+ * Policies that count work get prompts of 128 prefix blocks, a warm index and sessions as well.
  * One thread: what a loop pays for its own requests.
  */
 #include "hist.h"
@@ -18,7 +19,20 @@
 #include "sched/pick.h"
 #include "sched/pool.h"
 
-enum { ENDPOINTS_MAX = 4096, PER_ENDPOINT = 4 };
+enum { ENDPOINTS_MAX = 4096, PER_ENDPOINT = 4, BLOCKS = 128, COMMON = 16, CHATS = 512 };
+#define INDEX_BYTES ((size_t)64 << 20)
+
+/* Prompts of 64,000 tokens: 16 blocks that all share, and 112 of a chat that comes again and again. */
+static uint64_t prompts[CHATS][BLOCKS];
+
+static void make_prompts(void)
+{
+    for (uint64_t c = 0; c < CHATS; c++)
+        for (uint64_t i = 0; i < BLOCKS; i++) {
+            struct prng r = {i < COMMON ? i : (c + 1) << 32 | i};
+            prompts[c][i] = prng_next(&r);
+        }
+}
 
 static struct {
     struct endpoint endpoints[ENDPOINTS_MAX];
@@ -100,7 +114,12 @@ static int measure(const char *name, uint32_t n, uint32_t decisions)
     struct policy policy = {0};
     struct route_queue queue = {
         .size = 1024, .timeout_ns = 60000000000ULL, .age_ns = 10000000000ULL};
-    struct sched_pool_options options = {.mem = loop_mem(), .policy = &policy, .queue = &queue};
+    void *pages = loop_pages(INDEX_BYTES);
+    struct sched_lore *lore = NULL;
+    if (pages == NULL || sched_lore_new(loop_mem(), pages, INDEX_BYTES, &lore) != 0)
+        return 1;
+    struct sched_pool_options options = {
+        .mem = loop_mem(), .policy = &policy, .queue = &queue, .lore = lore};
     struct sched_scratch scratch = {0};
     struct sched_pool *pool = NULL;
     struct prng random = {n};
@@ -127,6 +146,15 @@ static int measure(const char *name, uint32_t n, uint32_t decisions)
                              .required_bytes = i % 4 == 0 ? 20ULL << 30 : 0,
                              .has_session = true};
         f.session = prng_next(&random);
+        if (sched_policy_reads_work(&policy)) {
+            uint32_t chat = (uint32_t)prng_below(&random, CHATS);
+            f.blocks = prompts[chat];
+            f.n_blocks = BLOCKS;
+            f.prompt_bytes = BLOCKS * 2048;
+            f.session = chat;
+            f.stream = true;
+            sched_lore_prepare(lore, &f);
+        }
         uint64_t seed = prng_next(&random);
         end(r);
         uint64_t before = now_ns();
@@ -144,14 +172,17 @@ static int measure(const char *name, uint32_t n, uint32_t decisions)
            refused);
     sched_pool_free(pool);
     sched_scratch_fini(&scratch, loop_mem());
+    sched_lore_free(lore);
+    loop_pages_free(pages, INDEX_BYTES);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
     static const uint32_t sizes[] = {8, 64, 512, 1000};
-    static const char *const all[] = {"round_robin", "least_request", "power_of_two",
-                                      "consistent_hash", "chain"};
+    static const char *const all[] = {"round_robin",     "least_request", "power_of_two",
+                                      "consistent_hash", "chain",         "cache_aware",
+                                      "queued_work"};
     uint32_t decisions = 200000;
     if (argc > 2 || (argc == 2 && (decisions = (uint32_t)strtoul(argv[1], NULL, 10)) == 0)) {
         fputs("usage: decide [DECISIONS]\nPrints a table of the time per decision, by policy and "
@@ -161,6 +192,7 @@ int main(int argc, char **argv)
     }
     puts("| policy | endpoints | mean us | p50 us | p99 us | p99.9 us | refused "
          "|\n|---|---|---|---|---|---|---|");
+    make_prompts();
     int rc = 0;
     for (size_t p = 0; p < sizeof all / sizeof all[0]; p++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)

@@ -17,6 +17,8 @@ struct rig {
     struct fleet *fleet;
     const struct snapshot *snapshot;
     struct sched_pool *pool;
+    struct sched_lore *lore;
+    void *lore_memory;
     struct sched_scratch scratch;
     struct policy policy;
     struct route_queue queue;
@@ -27,6 +29,8 @@ struct rig {
 };
 
 #define RIG_MODEL SLICE("m")
+
+enum { RIG_LORE_BYTES = 1 << 20 };
 
 /** A zeroed cell. Static, not on the stack: gcc's AddressSanitizer does not keep the alignment of a cell there. */
 #define RIG_CELL(name)                                                                             \
@@ -48,7 +52,11 @@ static inline void rig_open(struct rig *r, const char *policy)
     RIG_MUST(sched_policy_named(slice_str(policy), &r->policy));
     r->queue =
         (struct route_queue){.size = 512, .timeout_ns = 60 * NS_PER_S, .age_ns = 10 * NS_PER_S};
-    struct sched_pool_options po = {.mem = &r->mem, .policy = &r->policy, .queue = &r->queue};
+    r->lore_memory = aligned_alloc(64, RIG_LORE_BYTES);
+    memset(r->lore_memory, 0, RIG_LORE_BYTES);
+    RIG_MUST(sched_lore_new(&r->mem, r->lore_memory, RIG_LORE_BYTES, &r->lore));
+    struct sched_pool_options po = {
+        .mem = &r->mem, .policy = &r->policy, .queue = &r->queue, .lore = r->lore};
     RIG_MUST(sched_pool_new(&po, &r->pool));
     r->f = (struct features){.model = RIG_MODEL, .priority = PRIORITY_DEFAULT};
 }
@@ -56,6 +64,8 @@ static inline void rig_open(struct rig *r, const char *policy)
 static inline void rig_close(struct rig *r)
 {
     sched_pool_free(r->pool);
+    sched_lore_free(r->lore);
+    free(r->lore_memory);
     fleet_free(r->fleet);
     sched_scratch_fini(&r->scratch, &r->mem);
     if (r->heap.live != 0)

@@ -91,7 +91,8 @@ struct cell {
     atomic_uint consecutive_failures; /**< connect failures since the last success */
 
     /* work of requests whose policy counts it, sched/work.c */
-    atomic_ullong work_until_ns; /**< when the prefills sent there will be done, by prediction */
+    alignas(64) atomic_ullong
+        work_until_ns; /**< when the prefills sent there will be done, by prediction */
     atomic_ullong
         await_us; /**< predicted work of those that tell when it is done, and have not yet */
     atomic_ullong context_tokens; /**< of all in flight, half their expected answer too */

@@ -125,19 +125,22 @@ struct range {
     uint32_t low, high, slots;
 };
 
-static void resolve(const struct sched_prefix *x,
-                    const uint64_t *blocks,
-                    uint32_t n_blocks,
-                    uint32_t group,
-                    const struct clocks *c,
-                    uint32_t *hits)
+/* @return where the shallowest of the group ended. */
+static uint32_t resolve(const struct sched_prefix *x,
+                        const uint64_t *blocks,
+                        uint32_t n_blocks,
+                        uint32_t group,
+                        const struct clocks *c,
+                        uint32_t guess,
+                        uint32_t *hits)
 {
-    enum { DEPTH = 34 }; /* each level halves a 32-bit range and leaves one part behind */
+    enum { DEPTH = 80 }; /* each level leaves one part behind; halving 32 bits, and two guesses */
     struct range todo[DEPTH];
     uint32_t n = 0;
 
     /* Who holds a block holds all before it: whoever touches it touches them. */
     uint32_t first = holders(x, blocks[0], group, c);
+    uint32_t shallowest = n_blocks;
     if (first)
         todo[n++] = (struct range){1, n_blocks, first};
     while (n > 0) {
@@ -145,9 +148,15 @@ static void resolve(const struct sched_prefix *x,
         if (r.low == r.high) {
             for (; r.slots; r.slots &= r.slots - 1)
                 hits[__builtin_ctz(r.slots)] = r.low;
+            shallowest = MIN(shallowest, r.low);
             continue;
         }
+        /* Neighbours often share just the same: where the last group ended is looked at first, and the next. */
         uint32_t mid = r.low + (r.high - r.low + 1) / 2;
+        if (r.low < guess && guess <= r.high)
+            mid = guess;
+        else if (r.low == guess && guess < r.high)
+            mid = guess + 1;
         uint32_t have = holders(x, blocks[mid - 1], group, c) & r.slots;
         BUG_ON(n + 2 > DEPTH);
         if (r.slots & ~have)
@@ -155,6 +164,7 @@ static void resolve(const struct sched_prefix *x,
         if (have)
             todo[n++] = (struct range){mid, r.high, have};
     }
+    return first ? shallowest : guess;
 }
 
 void sched_prefix_hits(const struct sched_prefix *x,
@@ -167,8 +177,11 @@ void sched_prefix_hits(const struct sched_prefix *x,
         ask[i].hits = 0;
     if (n_blocks == 0 || x->n_sets == 0)
         return;
+    uint32_t guess = 0;
     for (uint32_t i = 0; i < n;) {
         uint32_t group = ask[i].slot / PREFIX_GROUP;
+        __builtin_prefetch(where(x, blocks[0], group + 1).set);
+        __builtin_prefetch(page_of(x, group + 1));
         const struct sched_prefix_slot *page = page_of(x, group);
         struct clocks c = {.known = 0};
         uint32_t hits[PREFIX_GROUP] = {0};
@@ -185,7 +198,7 @@ void sched_prefix_hits(const struct sched_prefix *x,
         }
         if (!c.known)
             continue;
-        resolve(x, blocks, n_blocks, group, &c, hits);
+        guess = resolve(x, blocks, n_blocks, group, &c, guess, hits);
         for (uint32_t k = from; k < i; k++)
             ask[k].hits = hits[ask[k].slot % PREFIX_GROUP];
     }
@@ -306,8 +319,8 @@ void sched_prefix_note(struct sched_prefix *x,
     if (s->touched >= part)
         tick(s, &now, &span);
     for (uint32_t i = 0; i < n_blocks; i++) {
-        if (i + 4 < n_blocks)
-            __builtin_prefetch(where(x, blocks[i + 4], group).set);
+        if (i + 12 < n_blocks)
+            __builtin_prefetch(where(x, blocks[i + 12], group).set, 1);
         atomic_ullong *words = place(x, blocks[i], group, now_all);
         if (!words)
             continue;

@@ -90,23 +90,24 @@ void sched_rates_reset(struct sched_rates *r, uint64_t key, const struct sched_s
     atomic_store_explicit(&r->key, key, memory_order_release);
 }
 
-/* What is left of a peak: half of it after DECAY_S x ln 2, by squaring-free steps that every machine computes alike. */
+/* What is left of a peak: half of it after DECAY_S. In 64 bits, which divide fast. */
 static uint32_t decayed(uint32_t peak, uint64_t at_ns, uint64_t now_ns)
 {
-    uint64_t age = now_ns > at_ns ? now_ns - at_ns : 0;
-    uint64_t whole = DECAY_S * NS_PER_S;
+    uint64_t age_ms = now_ns > at_ns ? MIN((now_ns - at_ns) / NS_PER_MS, UINT64_C(1) << 40) : 0;
+    uint64_t whole = DECAY_S * 1000;
 
-    return (uint32_t)((unsigned __int128)peak * whole / (whole + age));
+    return peak ? (uint32_t)(peak * whole / (whole + age_ms)) : 0;
 }
 
 /* What keeps an endpoint from being used fades while it is not used: it would never be corrected else. */
 static uint32_t fading(uint32_t learned, uint32_t prior, uint64_t age_ns)
 {
-    uint64_t whole = FADE_S * NS_PER_S;
+    uint64_t whole = FADE_S * 1000;
 
     if (learned <= prior || age_ns < NS_PER_S)
         return learned;
-    return prior + (uint32_t)((unsigned __int128)(learned - prior) * whole / (whole + age_ns));
+    uint64_t age_ms = MIN(age_ns / NS_PER_MS, UINT64_C(1) << 40);
+    return prior + (uint32_t)((learned - prior) * whole / (whole + age_ms));
 }
 
 struct sched_speed
@@ -195,7 +196,8 @@ void sched_rates_answer(struct sched_rates *r, uint64_t n, uint64_t ns, uint64_t
         return;
     double ratio = clamp((double)ns / 1e3 / (double)n / (double)expected_us, 1);
     double old = r->step_scale;
-    uint32_t share = MIN(++r->n_steps + PRIOR_WEIGHT, (uint32_t)STEP_MEMORY);
+    r->n_steps += r->n_steps < STEP_MEMORY;
+    uint32_t share = r->n_steps + PRIOR_WEIGHT;
 
     r->step_scale = old * (1 + (ratio - 1) / share);
     r->step_scale = MAX(MIN(r->step_scale, 1e3), 1e-3);
@@ -211,7 +213,8 @@ void sched_rates_service(struct sched_rates *r, uint64_t sent_ns, uint64_t now_n
         return;
     uint64_t from = MAX(sent_ns, MIN(r->last_end_ns, now_ns));
     double took = (double)(now_ns - from) / 1e3;
-    uint32_t share = MIN(++r->n_service, (uint32_t)STEP_MEMORY);
+    r->n_service += r->n_service < STEP_MEMORY;
+    uint32_t share = r->n_service;
 
     if (r->service > 0 && took > r->service * OUTLIER)
         took = r->service * OUTLIER;

@@ -14,7 +14,9 @@ enum {
     FOREIGN_TOKENS = 512, /* of a request that somebody else has waiting there */
 };
 
-#define RECENT_NS (300 * NS_PER_S)
+#define RECENT_MS UINT64_C(300000)
+/* Times any rate it fits 64 bits, which divide fast. */
+#define TOKENS_MOST (UINT64_C(1) << 31)
 
 static uint32_t u32(uint64_t v)
 {
@@ -31,7 +33,7 @@ static uint64_t prompt_of(const struct features *f)
 {
     uint64_t media = (uint64_t)(f->n_images + f->n_audio) * MEDIA_TOKENS;
 
-    return MIN(f->prompt_tokens, UINT64_C(1) << 40) + media;
+    return MIN(MIN(f->prompt_tokens, TOKENS_MOST) + MIN(media, TOKENS_MOST), TOKENS_MOST);
 }
 
 uint64_t sched_work_uncached(const struct features *f, const struct sched_work *w)
@@ -44,8 +46,7 @@ uint64_t sched_work_uncached(const struct features *f, const struct sched_work *
 
 static uint64_t step_us(const struct sched_work *w, uint64_t context)
 {
-    return w->speed.step_us +
-           (uint64_t)((unsigned __int128)w->speed.context_ps * context / 1000000);
+    return w->speed.step_us + (uint64_t)w->speed.context_ps * MIN(context, TOKENS_MOST) / 1000000;
 }
 
 struct sched_forecast
@@ -62,10 +63,10 @@ sched_work_forecast(const struct features *f, const struct sched_row *r, const s
         s.prefill_us = w->speed.service_us;
         return s;
     }
-    s.prefill_us = w->speed.fixed_us + (uint64_t)((unsigned __int128)w->speed.prefill_ns *
-                                                  sched_work_uncached(f, w) / 1000);
+    s.prefill_us =
+        w->speed.fixed_us + (uint64_t)w->speed.prefill_ns * sched_work_uncached(f, w) / 1000;
     if (by_tokens(f)) {
-        uint64_t output = f->expected_output;
+        uint64_t output = MIN(f->expected_output, UINT32_C(1) << 24);
         uint64_t context = w->context_tokens + prompt_of(f) + output / 2;
         s.decode_us = output * step_us(w, context);
     }
@@ -87,13 +88,13 @@ static uint64_t recent(const struct cell *c, uint64_t now_ns)
 {
     uint64_t at = RELAXED(c->recent_at_ns);
     uint64_t tokens = RELAXED(c->recent_tokens);
-    uint64_t age = now_ns > at ? now_ns - at : 0;
-    uint64_t halves = age / RECENT_NS;
+    uint64_t age_ms = now_ns > at ? (now_ns - at) / NS_PER_MS : 0;
+    uint64_t halves = age_ms / RECENT_MS;
 
     if (halves >= 64)
         return 0;
-    tokens >>= halves;
-    return tokens - (uint64_t)((unsigned __int128)tokens * (age % RECENT_NS) / RECENT_NS / 2);
+    tokens = MIN(tokens >> halves, UINT64_C(1) << 40);
+    return tokens - tokens * (age_ms % RECENT_MS) / RECENT_MS / 2;
 }
 
 static void fill(const struct sched_candidate *k,
@@ -131,10 +132,8 @@ void sched_work_fill(const struct sched_candidate *c,
                      struct sched_work *work)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (i + 4 < n) {
-            __builtin_prefetch((const char *)c[i + 4].cell + 64);
-            __builtin_prefetch(c[i + 4].rates[0]);
-        }
+        if (i + 6 < n)
+            __builtin_prefetch(&c[i + 6].cell->work_until_ns);
         fill(&c[i], &rows[i], now_ns, &work[i]);
     }
 }
@@ -161,12 +160,16 @@ void sched_work_request(const struct sched_lore *l,
     bool blocks = l && f->n_blocks > 0;
     uint64_t per = block_tokens(f);
 
+    for (uint32_t i = 0; i < MIN(n, UINT32_C(4)); i++)
+        __builtin_prefetch(c[i].rates[kind]);
     if (blocks) {
         for (uint32_t i = 0; i < n; i++)
             ask[i] = (struct sched_prefix_ask){c[i].slot, c[i].generation, 0};
         sched_prefix_hits(&l->prefix, f->blocks, f->n_blocks, ask, n);
     }
     for (uint32_t i = 0; i < n; i++) {
+        if (i + 4 < n)
+            __builtin_prefetch(c[i + 4].rates[kind]);
         work[i].speed = speed_of(&c[i], kind, now_ns);
         uint64_t hits = blocks ? ask[i].hits * per : 0;
         work[i].hit_tokens =

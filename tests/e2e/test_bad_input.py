@@ -8,6 +8,8 @@ import pytest
 
 import weir_harness as h
 
+POLICY = "chain"
+
 pytestmark = pytest.mark.sanitize
 
 BODY = b'{"model":"m","messages":[]}'

@@ -7,6 +7,8 @@ import pytest
 
 import weir_harness as h
 
+POLICY = "chain"
+
 
 def fleet(weir, upstream, n, behaviour=h.answer_at_once):
     ups = [upstream(behaviour, name=f"e{i}") for i in range(n)]

@@ -9,6 +9,8 @@ import pytest
 import engine_doubles as d
 from weir_harness import Http, wait_until
 
+POLICY = "chain"
+
 pytestmark = pytest.mark.sanitize
 
 FAST = {"interval": "60ms", "scrape_interval": "30ms", "timeout": "1s"}

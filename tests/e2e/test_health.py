@@ -9,6 +9,8 @@ import pytest
 
 import weir_harness as h
 
+POLICY = "chain"
+
 ROUND_ROBIN = {"policy": "round_robin"}
 
 

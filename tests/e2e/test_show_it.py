@@ -8,6 +8,8 @@ import pytest
 
 import weir_harness as h
 
+POLICY = "chain"
+
 GB = 1 << 30
 
 
