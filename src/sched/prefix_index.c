@@ -11,7 +11,14 @@
 #define SET(field, v)  atomic_store_explicit(&(field), (v), memory_order_relaxed)
 #define ADD(field, v)  atomic_fetch_add_explicit(&(field), (v), memory_order_relaxed)
 
-enum { WORDS = PREFIX_GROUP / 4, TAG_FREE = 0, TAG_CLAIMED = 1, TAG_FIRST = 2, SPINS = 2000 };
+enum {
+    WORDS = PREFIX_GROUP / 4,
+    TAG_FREE = 0,
+    TAG_CLAIMED = 1,
+    TAG_FIRST = 2,
+    SPINS = 2000,
+    YOUNG = PREFIX_PARTS / 16
+};
 
 /* The tags stand together: a look for a block that is not there reads one cache line. */
 struct sched_prefix_set {
@@ -290,6 +297,31 @@ static void tick(struct sched_prefix_slot *s, uint16_t *now, uint32_t *span)
     s->touched = 0;
 }
 
+/* How many leading blocks were touched so lately that another touch would say little: who has a block that young has
+ * all before it at least as young. */
+static uint32_t young(const struct sched_prefix *x,
+                      const uint64_t *blocks,
+                      uint32_t n_blocks,
+                      uint32_t slot,
+                      uint16_t now)
+{
+    struct clocks c = {.known = UINT32_C(1) << slot % PREFIX_GROUP};
+    uint32_t low = 0;
+    uint32_t high = n_blocks;
+    uint32_t mid = n_blocks; /* all of them, as often as not */
+
+    c.now[slot % PREFIX_GROUP] = now;
+    c.span[slot % PREFIX_GROUP] = YOUNG;
+    while (low < high) {
+        if (holders(x, blocks[mid - 1], slot / PREFIX_GROUP, &c))
+            low = mid;
+        else
+            high = mid - 1;
+        mid = low + (high - low + 1) / 2;
+    }
+    return low;
+}
+
 void sched_prefix_note(struct sched_prefix *x,
                        const uint64_t *blocks,
                        uint32_t n_blocks,
@@ -318,7 +350,8 @@ void sched_prefix_note(struct sched_prefix *x,
     }
     if (s->touched >= part)
         tick(s, &now, &span);
-    for (uint32_t i = 0; i < n_blocks; i++) {
+    uint32_t first = span > YOUNG ? young(x, blocks, n_blocks, slot, now) : 0;
+    for (uint32_t i = first; i < n_blocks; i++) {
         if (i + 12 < n_blocks)
             __builtin_prefetch(where(x, blocks[i + 12], group).set, 1);
         atomic_ullong *words = place(x, blocks[i], group, now_all);
