@@ -74,6 +74,8 @@ void stats_usage_add(struct stat_series *s, uint32_t task, const struct usage *u
         tokens_add(&s->tokens[op][TOKENS_OUTPUT], u->completion_tokens);
     if (usage_has(u, USAGE_CACHED))
         stat_add(&s->cached_tokens, u->cached_tokens);
+    if (usage_has(u, USAGE_CACHED) && usage_has(u, USAGE_PROMPT))
+        stat_add(&s->cached_of, u->prompt_tokens);
     if (!u->known && op != OPERATION_OTHER)
         stat_add(&s->usage_unknown, 1);
 }
@@ -139,6 +141,7 @@ static void add_series(struct proxy_series *to, const struct lane_stats *s, uint
     to->fit_sum += stat_get(&b->fit_sum);
     to->offered_sum += stat_get(&b->offered_sum);
     to->cached_tokens += stat_get(&b->cached_tokens);
+    to->cached_of += stat_get(&b->cached_of);
     to->usage_unknown += stat_get(&b->usage_unknown);
     for (unsigned o = 0; o < OPERATION_COUNT; o++)
         for (unsigned k = 0; k < TOKENS_KINDS; k++) {

@@ -96,6 +96,7 @@ struct proxy_series {
     uint64_t offered_sum; /**< candidates looked at, summed over picks */
     struct proxy_token_hist tokens[OPERATION_COUNT][TOKENS_KINDS]; /**< as the answers say */
     uint64_t cached_tokens; /**< of the input, found in an engine's prefix cache */
+    uint64_t cached_of;     /**< input tokens of the answers that told that */
     uint64_t usage_unknown; /**< good answers of a known operation that do not say what they used */
 };
 

@@ -40,7 +40,7 @@ struct stat_series {
         stat_counter counts[PROXY_TOKEN_BOUNDS + 1];
         stat_counter sum;
     } tokens[OPERATION_COUNT][TOKENS_KINDS];
-    stat_counter cached_tokens, usage_unknown;
+    stat_counter cached_tokens, cached_of, usage_unknown;
 };
 
 enum { SERIES_BLOCK = 64, SERIES_BLOCKS = 1024 };

@@ -268,6 +268,28 @@ static const char *state_name(uint8_t s)
     return s < ARRAY_LEN(names) ? names[s] : "unknown";
 }
 
+/* In seconds, as a person would ask: how long until its turn, for its prompt, for its answer. */
+static void put_work(struct buf *out, const struct sched_record *r, uint32_t i)
+{
+    const struct sched_record_row *k = &r->rows[i];
+    const struct sched_work *w = &k->work;
+    struct sched_forecast s = sched_work_forecast(&r->features, &k->row, w);
+    bool home = (w->flags & WORK_SESSION) != 0;
+
+    put_real(out, "wait_seconds", (double)s.wait_us / 1e6, 6);
+    put_real(out, "prefill_seconds", (double)s.prefill_us / 1e6, 6);
+    put_real(out, "decode_seconds", (double)s.decode_us / 1e6, 6);
+    put_number(out, "prefix_hit_tokens", w->hit_tokens);
+    put_number(out, "uncached_tokens", sched_work_uncached(&r->features, w));
+    if (!home || r->decision.row == DECISION_NOBODY)
+        return;
+    buf_put_char(out, ',');
+    put_text(out, "session",
+             slice_str(i == r->decision.row                   ? "stays"
+                       : r->why[i].dropped_by != EXPLAIN_KEPT ? "moved: its endpoint does not fit"
+                                                              : "moved: clearly worse here"));
+}
+
 static void
 put_facts(struct buf *out, const struct sched_record_row *k, const struct explain_row *w)
 {
@@ -362,6 +384,8 @@ int sched_record_explain(struct buf *out, const struct sched_record *r)
             put_terms(out, r->policy, w);
         }
         put_facts(out, &r->rows[i], w);
+        if (r->works)
+            put_work(out, r, i);
         buf_put_char(out, '}');
     }
     return buf_put_char(out, ']');

@@ -126,6 +126,25 @@ static void put_tokens(const struct proxy_stats *s, struct buf *out)
         wire_prom_sample(out, "weir_cached_tokens_total", labels, 2,
                          (double)s->series[i].cached_tokens);
     }
+    gauge(out, "weir_prefix_hit_ratio",
+          "Share of prompt tokens that engines found in their prefix cache, where answers say.");
+    for (uint32_t i = 0; i < s->n_series; i++) {
+        uint64_t hits = 0;
+        uint64_t of = 0;
+        bool first = true;
+        /* One line a model: its routes together. */
+        for (uint32_t k = 0; k < s->n_series; k++) {
+            if (!slice_eq(s->series[k].model, s->series[i].model))
+                continue;
+            first = first && k >= i;
+            hits += s->series[k].cached_tokens;
+            of += s->series[k].cached_of;
+        }
+        struct prom_label labels[] = {{"model", s->series[i].model}};
+        if (first && of)
+            wire_prom_sample(out, "weir_prefix_hit_ratio", labels, 1,
+                             MIN((double)hits / (double)of, 1));
+    }
     counter(out, "weir_usage_unknown_total",
             "Good answers of models that do not say what they used.");
     for (uint32_t i = 0; i < s->n_series; i++) {
