@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The default policy over real HTTP: prefixes are found again, and the reasons are told in seconds and tokens."""
+import json
+
+import weir_harness as h
+
+
+def fleet(weir, start_worker, n=2):
+    for _ in range(n):
+        start_worker("--registry", "http://%s:%d" % weir.registry, "--service", "llm", "--time-scale", "1000")
+    h.wait_until(lambda: sum(e["health"] == "up" for e in endpoints(weir)) == n, "the fleet")
+
+
+def endpoints(weir):
+    return json.loads(weir.admin_http("GET", "/api/v1/endpoints").body)["endpoints"]
+
+
+def chat(weir, text, tools_last=False):
+    body = {"messages": [{"role": "system", "content": text}, {"role": "user", "content": "hi"}], "model": "m",
+            "max_tokens": 4}
+    if tools_last:
+        body["tools"] = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    r = weir.http("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+    assert r.status == 200, r.body
+    return json.loads(r.body)
+
+
+def test_a_prompt_goes_where_its_beginning_is(start_weir, start_worker):
+    weir = start_weir()
+    fleet(weir, start_worker)
+    for family in range(4):
+        text = "family %d. " % family * 1000
+        for turn in range(5):
+            usage = chat(weir, text, tools_last=family % 2 == 1)["usage"]
+            cached = usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
+            # 10,000 bytes and more are four whole blocks of 512 tokens.
+            assert cached == (4 * 512 if turn else 0), (family, turn, usage)
+    decisions = json.loads(weir.admin_http("GET", "/api/v1/decisions?limit=1").body)["decisions"]
+    assert decisions[0]["policy"]["name"] == "queued_work"
+    assert any(4 * 500 < row["work"].get("hit_tokens", 0) < 4 * 530 for row in decisions[0]["rows"])
+    assert "weir_prefix_hit_ratio{model=\"m\"}" in weir.admin_http("GET", "/metrics").body.decode()
+
+
+def test_explain_says_seconds_and_tokens(start_weir, start_worker):
+    weir = start_weir()
+    fleet(weir, start_worker)
+    text = "the same beginning. " * 500
+    chat(weir, text)
+    body = {"messages": [{"role": "system", "content": text}, {"role": "user", "content": "hi"}], "model": "m"}
+    r = weir.admin_http("POST", "/api/v1/explain",
+                        json.dumps({"request": {"method": "POST", "path": "/v1/chat/completions", "body": body}}))
+    told = json.loads(r.body)
+    assert r.status == 200 and told["policy"]["name"] == "queued_work"
+    rows = {e["verdict"]: e for e in told["endpoints"]}
+    assert 4 * 500 < rows["chosen"]["prefix_hit_tokens"] < 4 * 530  # 10,000 bytes, as the model counts them
+    assert rows["kept"]["prefix_hit_tokens"] == 0
+    assert rows["chosen"]["prefill_seconds"] < rows["kept"]["prefill_seconds"]
+    assert rows["chosen"]["uncached_tokens"] < rows["kept"]["uncached_tokens"]
+    assert set(rows["chosen"]) >= {"wait_seconds", "decode_seconds", "cost", "terms"}
