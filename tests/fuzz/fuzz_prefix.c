@@ -6,8 +6,26 @@
 #include "loop/alloc.h"
 #include "model/endpoint_t.h"
 #include "peek/prefix.h"
+#include "wire/json_scan.h"
 
 enum { MAX = 16 };
+
+static int ignore(void *ctx, enum json_event event, struct slice text, bool last)
+{
+    (void)ctx;
+    (void)event;
+    (void)text;
+    (void)last;
+    return 0;
+}
+
+static bool is_json(struct slice body)
+{
+    struct json_scan scan;
+
+    wire_json_init(&scan, ignore, NULL);
+    return wire_json_scan(&scan, body.p, body.n) == 0 && wire_json_end(&scan) == 0;
+}
 
 static void compare(enum ask_kind kind, struct slice body, const uint64_t *names, uint32_t n)
 {
@@ -15,7 +33,8 @@ static void compare(enum ask_kind kind, struct slice body, const uint64_t *names
     struct ask ask;
     struct ask_error error;
 
-    if (ask_parse(kind, body, models, 1, &ask, &error) != 0)
+    /* The worker's library takes some that is no JSON. */
+    if (!is_json(body) || ask_parse(kind, body, models, 1, &ask, &error) != 0)
         return;
     /* Keys that stand twice inside a tool, and lone surrogates, are read otherwise by the worker's library: such prompts
      * are only told apart from themselves. Without tools, all is as the worker has it. */
