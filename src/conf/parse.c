@@ -44,7 +44,7 @@ void conf_fail_parts(struct build *b,
                      const struct slice *parts,
                      uint32_t n)
 {
-    enum { PARTS_MAX = CONF_WHY_PARTS + 4 };
+    enum { PARTS_MAX = 160 }; /* a list of every name there is; the text itself is cut sooner */
     struct slice all[PARTS_MAX];
     struct path_text text = {.n = 0};
     uint32_t used = 0;
