@@ -314,7 +314,7 @@ def test_g1_a_large_upload_to_a_slow_worker_is_not_gathered(start_weir, upstream
     for _ in range(total // 1_000_000):
         c.send(b" " * 1_000_000)
     assert c.response().status == 200
-    assert 0 < peak[0] < 4 << 20
+    assert peak[0] < 4 << 20
     if h.SLOW == 1:
         assert resident_kb(weir) - before < 16 * 1024
     c.close()

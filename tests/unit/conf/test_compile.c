@@ -120,9 +120,11 @@ static void policies(void **state)
         {"policies: {p: {use: chain, pick: lowest}}\n",
          "w.yaml:1:12: policies.p: has both use and filters, scores or pick; give one or the "
          "other\n"},
-        {"policies: {p: {use: p}}\n", "w.yaml:1:21: policies.p.use: unknown policy \"p\"; known "
-                                      "are chain, round_robin, weighted_round_robin, random, "
-                                      "least_request, power_of_two, consistent_hash\n"},
+        {"policies: {p: {use: p}}\n",
+         "w.yaml:1:21: policies.p.use: unknown policy \"p\"; known "
+         "are queued_work, chain, least_request, round_robin, weighted_round_robin, random, "
+         "power_of_two, consistent_hash, maglev, prefix_cache, response_time, prequal, "
+         "cache_aware, prefix_hash, llm_d, dynamo, vllm\n"},
         {"policies: {p: {filters: [usable, modle], pick: lowest}}\n",
          "w.yaml:1:34: policies.p.filters[1]: unknown filter \"modle\"; did you mean \"model\"?\n"},
         {"policies: {p: {scores: [{name: laod}], pick: lowest}}\n",
