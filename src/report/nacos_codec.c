@@ -72,26 +72,13 @@ int report_nacos_url(struct slice text, struct nacos_url *out)
 
 /* ------------------------------------------------------------------------------------------------- writing */
 
-static void put_encoded(struct buf *out, struct slice s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        if (good_name(slice_of(&c, 1), 1, "._~")) {
-            buf_put_char(out, c);
-        } else {
-            buf_put_char(out, '%');
-            buf_put_hex(out, (unsigned char)c, 2);
-        }
-    }
-}
-
 static void put_pair(struct buf *out, const char *name, struct slice value)
 {
     if (buf_len(out) > 0)
         buf_put_char(out, '&');
     buf_put_str(out, name);
     buf_put_char(out, '=');
-    put_encoded(out, value);
+    wire_url_encode(value, "", out);
 }
 
 static void put_pair_if(struct buf *out, const char *name, struct slice value)

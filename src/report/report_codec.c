@@ -2,6 +2,7 @@
 #include "report/report_codec.h"
 
 #include "base/bug.h"
+#include "wire/url.h"
 
 /* Opens a member: the comma is there unless the object has just begun. */
 static void key(struct buf *out, const char *name)
@@ -245,26 +246,13 @@ int report_write_sample(struct buf *out, const struct sample *s, uint64_t interv
     return out->err;
 }
 
-static bool unreserved(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '.' || c == '_' || c == '~' || c == ':';
-}
-
 int report_write_url(struct buf *out, struct slice base, struct slice id, const char *suffix)
 {
     if (slice_ends(base, SLICE("/")))
         base.n--;
     buf_put_slice(out, base);
     buf_put_str(out, "/v1/endpoints/");
-    for (size_t i = 0; i < id.n; i++) {
-        if (unreserved(id.p[i])) {
-            buf_put_char(out, id.p[i]);
-        } else {
-            buf_put_char(out, '%');
-            buf_put_hex(out, (unsigned char)id.p[i], 2);
-        }
-    }
+    wire_url_encode(id, ":", out);
     buf_put_str(out, suffix);
     return out->err;
 }
