@@ -173,6 +173,7 @@ class Consul:
         self.fault = None           # (status, body) instead of any answer
         self.headers = {}           # besides
         self.filter = False         # the token may read nothing
+        self.life = 0               # a query that waits is answered when this changes
         self.port = 0
         self.httpd = None
         self.start()
@@ -232,6 +233,7 @@ class Consul:
         self.httpd.server_close()
         self.httpd = None
         with self.cond:
+            self.life += 1
             for sock in self.socks:
                 try:
                     sock.shutdown(socket.SHUT_RDWR)
@@ -270,8 +272,8 @@ class Consul:
     def health(self, name, query):
         wanted = int(query.get("index", 0))
         end = time.monotonic() + float(query.get("wait", "300s").removesuffix("s"))
-        httpd = self.httpd
-        while wanted and wanted >= self.index and httpd is self.httpd and not self.fault and time.monotonic() < end:
+        life = self.life
+        while wanted and wanted >= self.index and life == self.life and not self.fault and time.monotonic() < end:
             self.cond.wait(end - time.monotonic())
         if self.fault:
             return (*self.fault, {})
@@ -316,6 +318,13 @@ class Consul:
         with self.cond:
             self.fault = (status, body) if status else None
             self.news()
+
+    def rewind(self):
+        """The index goes backwards: queries that wait are answered with it."""
+        with self.cond:
+            self.index, self.life = 1, self.life + 1
+            self.calls.clear()
+            self.cond.notify_all()
 
     def wait(self, test, what):
         with self.cond:

@@ -303,23 +303,36 @@ def test_consul_health_is_followed(start_weir, upstream, consul):
 
 
 def test_an_index_that_goes_backwards_starts_from_0(start_weir, upstream, consul):
-    a, b = upstream(name="a"), upstream(name="b")
+    a = upstream(name="a")
     consul.put(a)
     weir = start_weir(by_consul(consul))
     weir.wait_up(a)
+    consul.wait(lambda m, p, q, b: q["index"] == "11", "the query that waits")
+    consul.rewind()                             # restored from an old snapshot, say
+    consul.wait(lambda m, p, q, b: q["index"] == "1", "the query after")
+    assert [q["index"] for _, _, q, _ in consul.calls][:2] == ["0", "1"]
+    consul.put(a, Weights={"Passing": 7, "Warning": 1})
+    h.wait_until(lambda: names(weir)[f"127.0.0.1:{a.port}"]["weight"] == 7, "the change")
+
+
+def test_consul_down_and_started_while_it_is_down(start_weir, upstream, consul, tmp_path):
+    a, b = upstream(name="a"), upstream(name="b")
+    state = str(tmp_path / "state.json")
+    consul.put(a)
+    weir = start_weir(by_consul(consul, state_file=state))
+    weir.wait_up(a)
     consul.end()
-    h.wait_until(lambda: stat(weir, "up", "consul") == 0, "the failure")
-    consul.index = 1                            # restored from an old snapshot, say
+    h.wait_until(lambda: stat(weir, "errors_total", "consul") >= 3, "more than one try")
+    assert answered_by(weir) == {"a"}
+    weir.stop()
+    weir = start_weir(by_consul(consul, state_file=state))
+    weir.wait_up(a)
+    assert answered_by(weir) == {"a"} and stat(weir, "up", "consul") == 0
+    consul.index = 1
     consul.put(b)
     consul.start()
     weir.wait_up(b)
-    with consul.cond:
-        consul.index = 0
-        consul.calls.clear()
-        consul.news()                           # answers the query with an index below the one it has
-        consul.index = 1
-    consul.put(a, Weights={"Passing": 7, "Warning": 1})
-    h.wait_until(lambda: names(weir)[f"127.0.0.1:{a.port}"]["weight"] == 7, "the change")
+    assert listed(weir) == ids(a, b)
 
 
 @pytest.mark.parametrize("fault", [(500, "No cluster leader"), (200, "<html>"), (200, '[{"Node"'), (200, "{}"),
