@@ -5,8 +5,8 @@ import http.server
 import json
 import os
 import shutil
-import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -78,7 +78,8 @@ class Etcd(Program):
                 self.url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
                 "default=" + peer, "--log-level", "error"]
         if self.tls:
-            argv += ["--cert-file", self.tls.cert[0], "--key-file", self.tls.cert[1]]
+            argv += ["--cert-file", self.tls.cert[0], "--key-file", self.tls.cert[1], "--trusted-ca-file", self.tls.ca,
+                     "--client-cert-auth"]
         self.launch(argv, self.alive)
 
     def alive(self):
@@ -97,7 +98,7 @@ class Etcd(Program):
     def call(self, path, body):
         request = urllib.request.Request(self.url + "/v3" + path, json.dumps(body).encode(),
                                          {"Authorization": self.token} if self.token else {})
-        context = self.tls.client() if self.tls else None
+        context = self.tls.client(self.tls.cert) if self.tls else None
         with urllib.request.urlopen(request, timeout=h.PATIENCE, context=context) as r:
             return json.loads(r.read())
 
@@ -221,7 +222,11 @@ class Consul:
         self.socks = []
         self.httpd = Quiet(("127.0.0.1", self.port), Handler)
         if self.tls:
-            self.httpd.socket = self.tls.server().wrap_socket(self.httpd.socket, server_side=True)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self.tls.cert)
+            context.load_verify_locations(self.tls.ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+            self.httpd.socket = context.wrap_socket(self.httpd.socket, server_side=True)
         self.port = self.httpd.server_address[1]
         self.url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
         threading.Thread(target=self.httpd.serve_forever, args=(0.02,), daemon=True).start()

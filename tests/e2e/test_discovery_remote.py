@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import registries as r
+import tls_util
 import weir_harness as h
 from test_discovery_file import QUICK, becomes, ids, listed, stat
 
@@ -404,3 +405,84 @@ def test_consul_under_maintenance_and_without_an_address(start_weir, upstream, c
         consul.services["a"][1]["_service_maintenance:a"] = "critical"
         consul.news()
     h.wait_until(lambda: weir.chat().status == 503, "maintenance")
+
+
+# --------------------------------------------------------------------------------------------------- all of them
+
+
+def register(registry, up, **more):
+    if isinstance(registry, r.Etcd):
+        registry.put(PREFIX + up.name, doc(up))
+    else:
+        registry.put(up)
+
+
+def start_registry(kind, keeper, folder, **more):
+    registry = keeper.add(r.Etcd(folder / "etcd", **more) if kind == "etcd" else r.Consul(**more))
+    return registry, {"servers": [registry.url], **({} if kind == "etcd" else {"services": ["llm"]})}
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("kind", ["etcd", "consul"])
+def test_over_tls_with_certificates_on_both_sides(start_weir, upstream, keeper, tmp_path, kind):
+    a = upstream(name="a")
+    tls = keeper.add(tls_util.Authority())
+    tls.cert = tls.make("registry", "IP:127.0.0.1")
+    registry, keys = start_registry(kind, keeper, tmp_path, tls=tls)
+    register(registry, a)
+    cert, key = tls.make("weir")
+    weir = start_weir(config(kind, **keys, ca=tls.ca, cert=cert, key=key))
+    weir.wait_up(a)
+    other = keeper.add(tls_util.Authority("other"))
+    weir = start_weir(config(kind, **keys, ca=other.ca, cert=cert, key=key))
+    h.wait_until(lambda: weir.log_contains("certificate"), "the distrust")
+    assert listed(weir) == set()
+
+
+@pytest.mark.parametrize("kind", ["etcd", "consul"])
+def test_ipv6_from_a_registry(start_weir, upstream, keeper, tmp_path, kind):
+    try:
+        a = upstream(name="a", host="::1")
+    except OSError:
+        pytest.skip("no IPv6 here")
+    registry, keys = start_registry(kind, keeper, tmp_path)
+    register(registry, a)
+    weir = start_weir(config(kind, **keys))
+    weir.wait_up(a)
+    assert listed(weir) == {f"[::1]:{a.port}"}
+    assert answered_by(weir, 4) == {"a"}
+
+
+def test_a_dead_endpoint_that_consul_still_lists_costs_no_error(start_weir, upstream, consul):
+    a, b = upstream(name="a"), upstream(name="b")
+    consul.put(a)
+    consul.put(b)
+    weir = start_weir({**by_consul(consul), "health": {**QUICK, "interval": "1h"}})
+    weir.wait_up(a)
+    weir.wait_up(b)
+    a.refuse()
+    assert answered_by(weir, 40) == {"b"}
+    assert listed(weir) == ids(a, b)
+
+
+def test_sources_of_all_kinds_are_merged_by_address(start_weir, upstream, keeper, tmp_path, dns):
+    """The first source that describes an endpoint wins, field by field; it stays while any of them lists it."""
+    a = upstream(name="a")
+    etcd, etcd_keys = start_registry("etcd", keeper, tmp_path)
+    consul, consul_keys = start_registry("consul", keeper, tmp_path)
+    dns.set("host-record=llm.test,127.0.0.1")
+    etcd.put(PREFIX + "a", doc(a, weight=4))
+    consul.put(a, Weights={"Passing": 9, "Warning": 1})
+    weir = start_weir({"health": QUICK, "discovery": [
+        {"type": "etcd", "empty_grace": "off", **etcd_keys}, {"type": "consul", "empty_grace": "off", **consul_keys},
+        {"type": "dns", "servers": [dns.server], "services": [f"llm.test:{a.port}"], "interval": "50ms", "empty_grace": "off"}]})
+    weir.wait_up(a)
+    h.wait_until(lambda: stat(weir, "answers_total", "consul") and stat(weir, "answers_total", "dns"), "all of them")
+    one = f"127.0.0.1:{a.port}"
+    assert names(weir)[one]["weight"] == 4 and listed(weir) == {one}
+    etcd.delete(PREFIX + "a")
+    h.wait_until(lambda: names(weir)[one]["weight"] == 9, "Consul's weight")
+    consul.drop(a)
+    h.wait_until(lambda: names(weir)[one]["weight"] == 1, "that of the DNS")
+    dns.set()
+    becomes(weir)
