@@ -431,10 +431,11 @@ def test_over_tls_with_certificates_on_both_sides(start_weir, upstream, keeper, 
     registry, keys = start_registry(kind, keeper, tmp_path, tls=tls)
     register(registry, a)
     cert, key = tls.make("weir")
-    weir = start_weir(config(kind, **keys, ca=tls.ca, cert=cert, key=key))
+    shown = {"cert": "file:" + cert, "key": "file:" + key}
+    weir = start_weir(config(kind, **keys, ca="file:" + tls.ca, **shown))
     weir.wait_up(a)
     other = keeper.add(tls_util.Authority("other"))
-    weir = start_weir(config(kind, **keys, ca=other.ca, cert=cert, key=key))
+    weir = start_weir(config(kind, **keys, ca="file:" + other.ca, **shown))
     h.wait_until(lambda: weir.log_contains("certificate"), "the distrust")
     assert listed(weir) == set()
 
