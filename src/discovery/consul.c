@@ -16,8 +16,9 @@ enum { WAIT_S = 55, PATH_MAX_BYTES = 4096, ANSWER_BYTES_MAX = 64 << 20 };
 
 /* The server adds up to a sixteenth of the wait. */
 static const uint64_t TIMEOUT_NS = (WAIT_S + WAIT_S / 16 + 6) * NS_PER_S;
-static const uint64_t GAP_NS = 100 * NS_PER_MS;  /* between two questions, whatever the server says */
-static const uint64_t POLL_NS = NS_PER_S;        /* a server without an index */
+static const uint64_t GAP_NS =
+    100 * NS_PER_MS;                      /* between two questions, whatever the server says */
+static const uint64_t POLL_NS = NS_PER_S; /* a server without an index */
 
 struct consul;
 
@@ -108,8 +109,8 @@ static void follow(struct health *h, struct slice index)
 /* A token without the right to read a service gets an empty list, not an error. */
 static bool filtered(const struct fetch_result *r, const struct consul_answer *answer)
 {
-    return answer->n == 0 && slice_eq_nocase(fetch_header(r, "X-Consul-Results-Filtered-By-ACLs"),
-                                             SLICE("true"));
+    return answer->n == 0 &&
+           slice_eq_nocase(fetch_header(r, "X-Consul-Results-Filtered-By-ACLs"), SLICE("true"));
 }
 
 static void refused(struct health *h, const struct fetch_result *r)

@@ -17,7 +17,8 @@ static struct slice text_of(const json_t *object, const char *name)
                              : (struct slice){NULL, 0};
 }
 
-static int join(struct arena *a, struct slice one, char between, struct slice other, struct slice *out)
+static int
+join(struct arena *a, struct slice one, char between, struct slice other, struct slice *out)
 {
     char *p = arena_alloc(a, one.n + 1 + other.n + 1);
 
@@ -73,7 +74,8 @@ static struct slice all_tags(struct pairs *p, const json_t *tags)
     return all;
 }
 
-static int read_metadata(struct arena *a, const json_t *node, const json_t *service, struct instance *i)
+static int
+read_metadata(struct arena *a, const json_t *node, const json_t *service, struct instance *i)
 {
     struct pairs p = {.a = a, .kv = arena_array(a, KV_MAX, sizeof(struct kv))};
     json_t *meta = json_object_get(service, "Meta");
@@ -83,10 +85,8 @@ static int read_metadata(struct arena *a, const json_t *node, const json_t *serv
 
     if (!p.kv)
         return WEIR_E_NOMEM;
-    json_object_foreach(meta, key, value)
-        if (json_is_string(value))
-            put_pair(&p, slice_str(key),
-                     slice_of(json_string_value(value), json_string_length(value)));
+    json_object_foreach(meta, key, value) if (json_is_string(value))
+        put_pair(&p, slice_str(key), slice_of(json_string_value(value), json_string_length(value)));
     tags = all_tags(&p, json_object_get(service, "Tags"));
     if (tags.n)
         put_pair(&p, SLICE("tags"), tags);

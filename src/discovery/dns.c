@@ -31,7 +31,7 @@ struct target {
     struct address {
         struct address *next;
         char text[DNS_ADDR_TEXT];
-    } *addresses;
+    } * addresses;
 };
 
 /* One service. */

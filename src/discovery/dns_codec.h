@@ -17,10 +17,10 @@ struct dns_record {
     bool additional; /**< not of the answer itself */
     uint16_t type;
     uint32_t ttl_s;
-    char name[DNS_NAME_SIZE];                  /**< lower case, without the dot at its end */
-    char addr[DNS_ADDR_TEXT];                  /**< A and AAAA: as text */
-    uint16_t priority, weight, port;           /**< SRV */
-    char target[DNS_NAME_SIZE];                /**< SRV; "": the service is not offered */
+    char name[DNS_NAME_SIZE];        /**< lower case, without the dot at its end */
+    char addr[DNS_ADDR_TEXT];        /**< A and AAAA: as text */
+    uint16_t priority, weight, port; /**< SRV */
+    char target[DNS_NAME_SIZE];      /**< SRV; "": the service is not offered */
 };
 
 struct dns_reader {

@@ -133,8 +133,7 @@ static void tell(struct etcd *e, struct arena *a, const struct etcd_answer *answ
 {
     for (uint32_t i = 0; i < answer->n; i++)
         if (answer->kvs[i].deleted)
-            source_list_miss(&e->list,
-                             slice_from(answer->kvs[i].key, e->remote.conf->prefix.n));
+            source_list_miss(&e->list, slice_from(answer->kvs[i].key, e->remote.conf->prefix.n));
         else
             put(e, a, &answer->kvs[i]);
     source_list_end(&e->list);

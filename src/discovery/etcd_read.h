@@ -8,11 +8,11 @@
 #include "model/update_t.h"
 
 struct etcd_kv {
-    struct slice key;     /**< decoded */
-    struct slice value;   /**< decoded; absent when deleted */
+    struct slice key;   /**< decoded */
+    struct slice value; /**< decoded; absent when deleted */
     bool deleted;
     bool leased;
-    uint64_t created;     /**< revision */
+    uint64_t created; /**< revision */
 };
 
 /** An answer of range, or one line of a watch. */
@@ -20,8 +20,8 @@ struct etcd_answer {
     uint64_t revision; /**< of the header */
     struct etcd_kv *kvs;
     uint32_t n;
-    bool canceled;   /**< the watch is over */
-    bool compacted;  /**< because what it asked for is not kept any more */
+    bool canceled;    /**< the watch is over */
+    bool compacted;   /**< because what it asked for is not kept any more */
     struct slice why; /**< of canceled, or of an error; absent: none was told */
 };
 

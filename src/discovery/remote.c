@@ -133,9 +133,8 @@ void remote_failed(struct remote_call *c, const char *format, ...)
     /* The others are tried first, one after the other. */
     uint32_t rounds = c->failures++ / r->conf->n_servers;
     uint64_t wait = MIN(WAIT_FIRST_NS << MIN(rounds, 5U), WAIT_MOST_NS);
-    remote_again(c, c->failures % r->conf->n_servers
-                        ? WAIT_FIRST_NS / 2
-                        : wait / 2 + prng_below(&r->rnd, wait / 2));
+    remote_again(c, c->failures % r->conf->n_servers ? WAIT_FIRST_NS / 2
+                                                     : wait / 2 + prng_below(&r->rnd, wait / 2));
 }
 
 void remote_refused(struct remote_call *c, const char *what, const struct fetch_result *r)

@@ -247,9 +247,8 @@ static int set_headers(struct fetch *t, const struct fetch_options *o)
         rc = strpbrk(o->bearer, "\r\n") ? WEIR_E_INVALID
                                         : add_header(t, "Authorization: Bearer ", o->bearer);
     if (!rc && o->authorization)
-        rc = strpbrk(o->authorization, "\r\n")
-                 ? WEIR_E_INVALID
-                 : add_header(t, "Authorization: ", o->authorization);
+        rc = strpbrk(o->authorization, "\r\n") ? WEIR_E_INVALID
+                                               : add_header(t, "Authorization: ", o->authorization);
     return rc;
 }
 

@@ -41,14 +41,15 @@ struct fetch_options {
     const char *bearer;          /**< Authorization: Bearer; NULL = none */
     const char *authorization;   /**< Authorization, as it is; NULL = none */
     uint64_t connect_ns;         /**< to be connected; 0 = timeout_ns alone counts */
-    uint64_t timeout_ns;         /**< whole exchange; 0 = no end: a dead peer is noticed by TCP's keep-alive */
-    size_t body_max;             /**< of the answer, without on_data */
+    uint64_t
+        timeout_ns;  /**< whole exchange; 0 = no end: a dead peer is noticed by TCP's keep-alive */
+    size_t body_max; /**< of the answer, without on_data */
     /**
      * Set: the body of an answer with status 200 comes piece by piece as it arrives. Not 0 ends the exchange: done follows
      * with WEIR_E_IO. Must not call fetch_*().
      */
     int (*on_data)(void *ctx, struct slice piece);
-    fetch_done_fn done;          /**< called once, unless cancelled */
+    fetch_done_fn done; /**< called once, unless cancelled */
     void *ctx;
 };
 

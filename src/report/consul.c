@@ -45,12 +45,13 @@ static int write_service(struct reporter *r, struct report_request *q)
 
     q->type = "application/json";
     report_fill(r, &s);
-    int rc = report_consul_write_service(&q->body, r->instance, &s, r->ttl_ns / NS_PER_MS,
-                                         &left_out);
+    int rc =
+        report_consul_write_service(&q->body, r->instance, &s, r->ttl_ns / NS_PER_MS, &left_out);
     if (rc)
         return rc;
     if (left_out != r->left_out)
-        log_warn("report", "%u metadata keys are left out: Consul takes %d, of letters, digits, - and _",
+        log_warn("report",
+                 "%u metadata keys are left out: Consul takes %d, of letters, digits, - and _",
                  left_out, CONSUL_META_KEYS);
     r->left_out = left_out;
     return report_sending(r, &q->body);

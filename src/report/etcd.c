@@ -95,9 +95,12 @@ static void put_member(struct buf *out, const char *name, struct slice text)
 static int etcd_write(struct reporter *r, enum report_step step, struct report_request *q)
 {
     static const char *const paths[] = {
-        [STEP_LOGIN] = "/v3/auth/authenticate", [STEP_CLAIM] = "/v3/lease/grant",
-        [STEP_REGISTER] = "/v3/kv/put",         [STEP_RENEW] = "/v3/lease/keepalive",
-        [STEP_LOAD] = "/v3/kv/put",             [STEP_LEAVE] = "/v3/lease/revoke",
+        [STEP_LOGIN] = "/v3/auth/authenticate",
+        [STEP_CLAIM] = "/v3/lease/grant",
+        [STEP_REGISTER] = "/v3/kv/put",
+        [STEP_RENEW] = "/v3/lease/keepalive",
+        [STEP_LOAD] = "/v3/kv/put",
+        [STEP_LEAVE] = "/v3/lease/revoke",
     };
     const struct etcd_state *e = &r->etcd;
 

@@ -361,8 +361,7 @@ static const struct report_target *target_of(struct slice url)
     static const struct {
         const char *scheme;
         const struct report_target *target;
-    } targets[] = {
-        {"nacos", &report_nacos}, {"consul", &report_consul}, {"etcd", &report_etcd}};
+    } targets[] = {{"nacos", &report_nacos}, {"consul", &report_consul}, {"etcd", &report_etcd}};
 
     for (size_t i = 0; i < ARRAY_LEN(targets); i++)
         if (slice_starts(url, slice_str(targets[i].scheme)))

@@ -269,11 +269,8 @@ int report_write_url(struct buf *out, struct slice base, struct slice id, const 
     return out->err;
 }
 
-int report_split_url(struct slice text,
-                     const char *scheme,
-                     bool *tls,
-                     struct slice *authority,
-                     struct slice *rest)
+int report_split_url(
+    struct slice text, const char *scheme, bool *tls, struct slice *authority, struct slice *rest)
 {
     struct slice s = slice_str(scheme);
 

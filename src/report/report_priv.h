@@ -89,10 +89,10 @@ struct reporter {
     void (*on_stopped)(void *ctx);
     void *ctx;
 
-    char *base;   /* the registry as it was named; owned */
-    char *where;  /* we in it, for logs; owned */
-    char *bearer; /* owned; NULL = none */
-    char *url;    /* of consul and etcd: http or https, without a path; owned */
+    char *base;        /* the registry as it was named; owned */
+    char *where;       /* we in it, for logs; owned */
+    char *bearer;      /* owned; NULL = none */
+    char *url;         /* of consul and etcd: http or https, without a path; owned */
     struct slice rest; /* of base: behind the authority */
     struct nacos_state nacos;
     struct etcd_state etcd;

@@ -17,7 +17,8 @@ static const char usage[] =
     "are.\n"
     "  --registry URL        http://HOST:PORT of Weir, or "
     "nacos://HOST:8848[/nacos][?namespace=&group=&cluster=];\n"
-    "                        consul://HOST:8500, etcd://HOST:2379[/prefix/], all three also with +https "
+    "                        consul://HOST:8500, etcd://HOST:2379[/prefix/], all three also with "
+    "+https "
     "(nacos+https://);\n"
     "                        logins from WEIR_NACOS_USERNAME and _PASSWORD, WEIR_ETCD_USERNAME and "
     "_PASSWORD\n"
@@ -356,7 +357,8 @@ static int complete(struct agent_options *o)
     if (o->devices)
         return -1;
     if (!o->registry)
-        return missing("--registry", "http://HOST:PORT of Weir, or nacos://, consul:// or etcd://HOST:PORT");
+        return missing("--registry",
+                       "http://HOST:PORT of Weir, or nacos://, consul:// or etcd://HOST:PORT");
     if (!o->advertise.p)
         return missing("--advertise", "HOST:PORT that others reach the server by");
     if (!o->id.p)

@@ -56,7 +56,8 @@ static void every_byte_comes_back(void **state)
 static void what_is_no_base64_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"Z", "Zg", "Zg=", "Zg==Zg==", "=g==", "Zm9v\n", "Zm 9", "Z===", "Zm-v", "===="};
+    static const char *const bad[] = {
+        "Z", "Zg", "Zg=", "Zg==Zg==", "=g==", "Zm9v\n", "Zm 9", "Z===", "Zm-v", "===="};
     struct buf b;
 
     mem = test_heap_mem(&heap);

@@ -6,10 +6,8 @@
 #include "base/bug.h"
 #include "discovery/dns_codec.h"
 
-#define MESSAGE(text) slice_of(text, sizeof(text) - 1)
-#define HEAD(answers, more)                                                                        \
-    "\x12\x34\x81\x80\0\1\0" answers "\0\0\0" more                                                 \
-    "\3llm\4Test\0\0\1\0\1"
+#define MESSAGE(text)       slice_of(text, sizeof(text) - 1)
+#define HEAD(answers, more) "\x12\x34\x81\x80\0\1\0" answers "\0\0\0" more "\3llm\4Test\0\0\1\0\1"
 
 static void addresses_and_what_leads_to_them(void **state)
 {
@@ -19,11 +17,14 @@ static void addresses_and_what_leads_to_them(void **state)
 
     /* A CNAME, which is passed over, an A and an AAAA; another class; then an additional A. */
     assert_int_equal(
-        dns_read(&r, MESSAGE(HEAD("\4", "\1") "\xc0\x0c\0\5\0\1\0\0\0\1\0\4\1X\xc0\x10"
-                                              "\1x\xc0\x10\0\1\0\1\0\0\1\0\0\4\x7f\0\0\xff"
-                                              "\xc0\x0c\0\x1c\0\1\0\0\0\5\0\x10\x20\1\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\1"
-                                              "\xc0\x0c\0\1\0\3\0\0\0\1\0\4\1\2\3\4"
-                                              "\xc0\x0c\0\1\0\1\0\0\0\7\0\4\x0a\0\0\1")),
+        dns_read(
+            &r,
+            MESSAGE(HEAD(
+                "\4", "\1") "\xc0\x0c\0\5\0\1\0\0\0\1\0\4\1X\xc0\x10"
+                            "\1x\xc0\x10\0\1\0\1\0\0\1\0\0\4\x7f\0\0\xff"
+                            "\xc0\x0c\0\x1c\0\1\0\0\0\5\0\x10\x20\1\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\1"
+                            "\xc0\x0c\0\1\0\3\0\0\0\1\0\4\1\2\3\4"
+                            "\xc0\x0c\0\1\0\1\0\0\0\7\0\4\x0a\0\0\1")),
         0);
     assert_int_equal(dns_read_next(&r, &one), 0);
     assert_int_equal(one.type, DNS_A);
@@ -48,9 +49,11 @@ static void services_with_targets(void **state)
     struct dns_reader r;
     struct dns_record one;
 
-    assert_int_equal(dns_read(&r, MESSAGE(HEAD("\2", "\0") "\xc0\x0c\0\x21\0\1\0\0\0\1\0\x0a\0\1\0\2\x1f\x90\1a\xc0\x10"
-                                                           "\xc0\x0c\0\x21\0\1\xff\xff\xff\xff\0\7\0\1\0\2\0\0\0")),
-                     0);
+    assert_int_equal(
+        dns_read(&r, MESSAGE(HEAD(
+                         "\2", "\0") "\xc0\x0c\0\x21\0\1\0\0\0\1\0\x0a\0\1\0\2\x1f\x90\1a\xc0\x10"
+                                     "\xc0\x0c\0\x21\0\1\xff\xff\xff\xff\0\7\0\1\0\2\0\0\0")),
+        0);
     assert_int_equal(dns_read_next(&r, &one), 0);
     assert_int_equal(one.priority, 1);
     assert_int_equal(one.weight, 2);
@@ -74,7 +77,8 @@ static void ipv6_is_written_as_rfc_5952(void **state)
         {{0xfe, 0x80}, "fe80::"},
         {{0x20, 1, 0xd, 0xb8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1}, "2001:db8:0:1::1"},
         {{0, 1, 0, 0, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8}, "1:0:3:4:5:6:7:8"},
-        {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+        {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+          0xff},
          "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"},
         {{0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 0, 0, 0}, "1:2:3:4:5:6::"},
     };
@@ -97,12 +101,14 @@ static void broken_messages_are_refused(void **state)
     (void)state;
     static const struct slice bad[] = {
         {"", 0},
-        {"\0\0\0\0\0\1\0\0\0\0\0\0", 12},                                    /* no question */
-        {"\0\0\0\0\0\1\0\0\0\0\0\0\xc0\x0c\0\1\0\1", 18},                    /* a pointer to itself */
-        {"\0\0\0\0\0\0\0\1\0\0\0\0\0\0\1\0\1\0\0\0\0\0\4\1\2\3", 26},        /* cut */
-        {"\0\0\0\0\0\0\0\1\0\0\0\0\0\0\1\0\1\0\0\0\0\0\3\1\2\3", 26},        /* A of three bytes */
-        {"\0\0\0\0\0\0\0\1\0\0\0\0\x80\0\0\1\0\1\0\0\0\0\0\4\1\2\3\4", 28},  /* no such kind of label */
-        {"\0\0\0\0\0\0\0\1\0\0\0\0\3a b\0\0\1\0\1\0\0\0\0\0\4\1\2\3\4", 31}, /* no host has such a name */
+        {"\0\0\0\0\0\1\0\0\0\0\0\0", 12},                             /* no question */
+        {"\0\0\0\0\0\1\0\0\0\0\0\0\xc0\x0c\0\1\0\1", 18},             /* a pointer to itself */
+        {"\0\0\0\0\0\0\0\1\0\0\0\0\0\0\1\0\1\0\0\0\0\0\4\1\2\3", 26}, /* cut */
+        {"\0\0\0\0\0\0\0\1\0\0\0\0\0\0\1\0\1\0\0\0\0\0\3\1\2\3", 26}, /* A of three bytes */
+        {"\0\0\0\0\0\0\0\1\0\0\0\0\x80\0\0\1\0\1\0\0\0\0\0\4\1\2\3\4",
+         28}, /* no such kind of label */
+        {"\0\0\0\0\0\0\0\1\0\0\0\0\3a b\0\0\1\0\1\0\0\0\0\0\4\1\2\3\4",
+         31}, /* no host has such a name */
     };
     struct dns_reader r;
     struct dns_record one;
@@ -126,8 +132,10 @@ static void weights_count_beside_the_largest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_and_what_leads_to_them), cmocka_unit_test(services_with_targets),
-        cmocka_unit_test(ipv6_is_written_as_rfc_5952),      cmocka_unit_test(broken_messages_are_refused),
+        cmocka_unit_test(addresses_and_what_leads_to_them),
+        cmocka_unit_test(services_with_targets),
+        cmocka_unit_test(ipv6_is_written_as_rfc_5952),
+        cmocka_unit_test(broken_messages_are_refused),
         cmocka_unit_test(weights_count_beside_the_largest),
     };
 

@@ -41,18 +41,24 @@ static void consul_entries_become_instances(void **state)
     struct consul_answer a;
 
     assert_int_equal(
-        consul_read(&arena,
-                    SLICE("[{\"Node\":{\"Node\":\"n1\",\"Address\":\"10.0.0.1\",\"Datacenter\":\"dc1\"},"
-                          "\"Service\":{\"ID\":\"a\",\"Service\":\"llm\",\"Tags\":[\"gpu\",\"tier=gold\"],\"Address\":\"fd00::1\","
-                          "\"Port\":8000,\"Meta\":{\"model_id\":\"m\",\"node\":\"mine\",\"scheme\":\"https\"},"
-                          "\"Weights\":{\"Passing\":10,\"Warning\":2}},"
-                          "\"Checks\":[{\"CheckID\":\"serfHealth\",\"Status\":\"passing\"},{\"CheckID\":\"c\",\"Status\":\"warning\"}]},"
-                          "{\"Node\":{\"Node\":\"n2\",\"Address\":\"10.0.0.2\"},\"Service\":{\"ID\":\"b\",\"Service\":\"llm\",\"Tags\":null,"
-                          "\"Address\":\"\",\"Port\":9000,\"Meta\":null,\"Weights\":{\"Passing\":2000000000}},"
-                          "\"Checks\":[{\"CheckID\":\"_service_maintenance:b\",\"Status\":\"critical\"}]},"
-                          "{\"Node\":{},\"Service\":{\"ID\":\"c\",\"Port\":1}},"
-                          "{\"Node\":{\"Address\":\"h\"},\"Service\":{\"ID\":\"d\",\"Port\":0}}, 7]"),
-                    &a),
+        consul_read(
+            &arena,
+            SLICE("[{\"Node\":{\"Node\":\"n1\",\"Address\":\"10.0.0.1\",\"Datacenter\":\"dc1\"},"
+                  "\"Service\":{\"ID\":\"a\",\"Service\":\"llm\",\"Tags\":[\"gpu\",\"tier=gold\"],"
+                  "\"Address\":\"fd00::1\","
+                  "\"Port\":8000,\"Meta\":{\"model_id\":\"m\",\"node\":\"mine\",\"scheme\":"
+                  "\"https\"},"
+                  "\"Weights\":{\"Passing\":10,\"Warning\":2}},"
+                  "\"Checks\":[{\"CheckID\":\"serfHealth\",\"Status\":\"passing\"},{\"CheckID\":"
+                  "\"c\",\"Status\":\"warning\"}]},"
+                  "{\"Node\":{\"Node\":\"n2\",\"Address\":\"10.0.0.2\"},\"Service\":{\"ID\":\"b\","
+                  "\"Service\":\"llm\",\"Tags\":null,"
+                  "\"Address\":\"\",\"Port\":9000,\"Meta\":null,\"Weights\":{\"Passing\":"
+                  "2000000000}},"
+                  "\"Checks\":[{\"CheckID\":\"_service_maintenance:b\",\"Status\":\"critical\"}]},"
+                  "{\"Node\":{},\"Service\":{\"ID\":\"c\",\"Port\":1}},"
+                  "{\"Node\":{\"Address\":\"h\"},\"Service\":{\"ID\":\"d\",\"Port\":0}}, 7]"),
+            &a),
         0);
     assert_int_equal(a.n, 2);
     assert_int_equal(a.n_bad, 3);
@@ -94,11 +100,14 @@ static void etcd_ranges_are_decoded(void **state)
     struct etcd_answer a;
 
     assert_int_equal(
-        etcd_read_range(&arena,
-                        SLICE("{\"header\":{\"revision\":\"18446744073709551615\"},\"kvs\":[{\"key\":\"L3cvYQ==\","
-                              "\"create_revision\":\"7\",\"mod_revision\":\"9\",\"lease\":\"-12\",\"value\":\"e30=\"},"
-                              "{\"key\":\"L3cvYg==\",\"create_revision\":8,\"lease\":\"3\"}],\"count\":\"2\"}"),
-                        &a),
+        etcd_read_range(
+            &arena,
+            SLICE("{\"header\":{\"revision\":\"18446744073709551615\"},\"kvs\":[{\"key\":\"L3cvYQ=="
+                  "\","
+                  "\"create_revision\":\"7\",\"mod_revision\":\"9\",\"lease\":\"-12\",\"value\":"
+                  "\"e30=\"},"
+                  "{\"key\":\"L3cvYg==\",\"create_revision\":8,\"lease\":\"3\"}],\"count\":\"2\"}"),
+            &a),
         0);
     assert_true(a.revision == UINT64_MAX);
     assert_int_equal(a.n, 2);
@@ -109,7 +118,11 @@ static void etcd_ranges_are_decoded(void **state)
     assert_int_equal(a.kvs[1].created, 8);
     assert_int_equal(etcd_read_range(&arena, SLICE("{\"header\":{\"revision\":\"4\"}}"), &a), 0);
     assert_int_equal(a.n, 0);
-    static const char *const bad[] = {"", "[]", "{}", "{\"header\":{}}", "{\"header\":{\"revision\":\"4\"},\"kvs\":{}}",
+    static const char *const bad[] = {"",
+                                      "[]",
+                                      "{}",
+                                      "{\"header\":{}}",
+                                      "{\"header\":{\"revision\":\"4\"},\"kvs\":{}}",
                                       "{\"header\":{\"revision\":\"4\"},\"kvs\":[{\"key\":\"?\"}]}",
                                       "{\"header\":{\"revision\":\"4\"},\"kvs\":[3]}"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -121,29 +134,38 @@ static void etcd_watches_tell_events_and_their_end(void **state)
     (void)state;
     struct etcd_answer a;
 
-    assert_int_equal(etcd_read_watch(&arena, SLICE("{\"result\":{\"header\":{\"revision\":\"4\"},\"created\":true}}"), &a), 0);
+    assert_int_equal(
+        etcd_read_watch(
+            &arena, SLICE("{\"result\":{\"header\":{\"revision\":\"4\"},\"created\":true}}"), &a),
+        0);
     assert_int_equal(a.n, 0);
     assert_false(a.canceled);
     assert_int_equal(
-        etcd_read_watch(&arena,
-                        SLICE("{\"result\":{\"header\":{\"revision\":\"5\"},\"events\":[{\"kv\":{\"key\":\"YQ==\",\"value\":\"MQ==\"}},"
-                              "{\"type\":\"DELETE\",\"kv\":{\"key\":\"Yg==\",\"mod_revision\":\"5\"}}]}}"),
-                        &a),
+        etcd_read_watch(
+            &arena,
+            SLICE("{\"result\":{\"header\":{\"revision\":\"5\"},\"events\":[{\"kv\":{\"key\":\"YQ=="
+                  "\",\"value\":\"MQ==\"}},"
+                  "{\"type\":\"DELETE\",\"kv\":{\"key\":\"Yg==\",\"mod_revision\":\"5\"}}]}}"),
+            &a),
         0);
     assert_int_equal(a.n, 2);
     assert_false(a.kvs[0].deleted);
     assert_string_equal(a.kvs[0].value.p, "1");
     assert_true(a.kvs[1].deleted);
     assert_null(a.kvs[1].value.p);
-    assert_int_equal(etcd_read_watch(&arena,
-                                     SLICE("{\"result\":{\"header\":{\"revision\":\"9\"},\"canceled\":true,"
-                                           "\"compact_revision\":\"7\",\"cancel_reason\":\"compacted\"}}"),
-                                     &a),
-                     0);
+    assert_int_equal(
+        etcd_read_watch(&arena,
+                        SLICE("{\"result\":{\"header\":{\"revision\":\"9\"},\"canceled\":true,"
+                              "\"compact_revision\":\"7\",\"cancel_reason\":\"compacted\"}}"),
+                        &a),
+        0);
     assert_true(a.canceled && a.compacted);
     assert_string_equal(a.why.p, "compacted");
     assert_int_equal(
-        etcd_read_watch(&arena, SLICE("{\"error\":{\"grpc_code\":14,\"http_code\":503,\"message\":\"gone\"}}"), &a), 0);
+        etcd_read_watch(
+            &arena, SLICE("{\"error\":{\"grpc_code\":14,\"http_code\":503,\"message\":\"gone\"}}"),
+            &a),
+        0);
     assert_true(a.canceled && !a.compacted);
     assert_string_equal(a.why.p, "gone");
     assert_int_equal(etcd_read_watch(&arena, SLICE("{}"), &a), WEIR_E_INVALID);
@@ -154,10 +176,11 @@ static void etcd_documents_are_endpoints(void **state)
     (void)state;
     struct instance i;
     char why[640];
-    struct etcd_kv kv = {.key = SLICE("/w/a"),
-                         .value = SLICE("{\"url\":\"http://10.0.0.1:8000\",\"weight\":2,\"ttl_ms\":5000}"),
-                         .leased = true,
-                         .created = 44};
+    struct etcd_kv kv = {
+        .key = SLICE("/w/a"),
+        .value = SLICE("{\"url\":\"http://10.0.0.1:8000\",\"weight\":2,\"ttl_ms\":5000}"),
+        .leased = true,
+        .created = 44};
 
     assert_int_equal(etcd_read_endpoint(&arena, &kv, SLICE("/w/"), &i, why), 0);
     assert_string_equal(i.key.p, "a");
@@ -203,7 +226,8 @@ static void the_end_of_a_range_is_the_next_prefix(void **state)
     assert_true(slice_eq(buf_slice(&b), SLICE("{\"name\":\"a\\\"b\",\"password\":\"p\"}")));
     buf_fini(&b);
     struct slice token;
-    assert_int_equal(etcd_read_token(&arena, SLICE("{\"header\":{},\"token\":\"t.1\"}"), &token), 0);
+    assert_int_equal(etcd_read_token(&arena, SLICE("{\"header\":{},\"token\":\"t.1\"}"), &token),
+                     0);
     assert_string_equal(token.p, "t.1");
     assert_int_equal(etcd_read_token(&arena, SLICE("{\"token\":\"\"}"), &token), WEIR_E_INVALID);
 }
@@ -211,7 +235,8 @@ static void the_end_of_a_range_is_the_next_prefix(void **state)
 static void without_memory_nothing_leaks(void **state)
 {
     (void)state;
-    static const char list[] = "[{\"Node\":{\"Node\":\"n\",\"Address\":\"h\"},\"Service\":{\"ID\":\"a\",\"Service\":\"s\",\"Port\":1}}]";
+    static const char list[] = "[{\"Node\":{\"Node\":\"n\",\"Address\":\"h\"},\"Service\":{\"ID\":"
+                               "\"a\",\"Service\":\"s\",\"Port\":1}}]";
     struct consul_answer a;
     int rc = WEIR_E_NOMEM;
 

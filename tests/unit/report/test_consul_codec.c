@@ -22,7 +22,8 @@ static void a_service_has_check_meta_and_tags(void **state)
 {
     (void)state;
     static const struct slice services[] = {{"llm", 3}};
-    static const struct kv metadata[] = {{{"rack", 4}, {"7", 1}}, {{"a.b", 3}, {"1", 1}}, {{"gpu_util", 8}, {"99", 2}}};
+    static const struct kv metadata[] = {
+        {{"rack", 4}, {"7", 1}}, {{"a.b", 3}, {"1", 1}}, {{"gpu_util", 8}, {"99", 2}}};
     static const struct kv labels[] = {{{"tier", 4}, {"gold", 4}}};
     static const struct model_ref models[] = {{.id = {"m/1", 3}}, {.id = {"n", 1}}};
     const struct instance in = {.id = SLICE("w1"),
@@ -38,7 +39,8 @@ static void a_service_has_check_meta_and_tags(void **state)
                                 .n_metadata = 3,
                                 .labels = labels,
                                 .n_labels = 1};
-    struct sample s = {.known = 1u << SAMPLE_RUNNING | 1u << SAMPLE_STATE | 1u << SAMPLE_MEMORY_FREE,
+    struct sample s = {.known =
+                           1u << SAMPLE_RUNNING | 1u << SAMPLE_STATE | 1u << SAMPLE_MEMORY_FREE,
                        .running = 4,
                        .state = REPORTED_BUSY,
                        .memory_free_bytes = GIB + GIB / 4};
@@ -49,11 +51,15 @@ static void a_service_has_check_meta_and_tags(void **state)
     buf_init(&b, &mem, 4096);
     assert_int_equal(report_consul_write_service(&b, &in, &s, 5000, &left_out), 0);
     assert_int_equal(left_out, 1); /* a.b */
-    expect(&b, "{\"ID\":\"w1\",\"Name\":\"llm\",\"Address\":\"fd00::1\",\"Port\":8000,\"Tags\":[\"tier=gold\"],"
-               "\"Meta\":{\"registered_by\":\"weir-agent\",\"scheme\":\"https\",\"health_status\":\"busy\","
-               "\"remaining_memory\":\"1.25\",\"current_requests\":\"4\",\"model_id\":\"m/1,n\",\"rack\":\"7\"},"
+    expect(&b, "{\"ID\":\"w1\",\"Name\":\"llm\",\"Address\":\"fd00::1\",\"Port\":8000,\"Tags\":["
+               "\"tier=gold\"],"
+               "\"Meta\":{\"registered_by\":\"weir-agent\",\"scheme\":\"https\",\"health_status\":"
+               "\"busy\","
+               "\"remaining_memory\":\"1.25\",\"current_requests\":\"4\",\"model_id\":\"m/"
+               "1,n\",\"rack\":\"7\"},"
                "\"Weights\":{\"Passing\":3,\"Warning\":3},"
-               "\"Checks\":[{\"CheckID\":\"service:w1\",\"Name\":\"weir agent\",\"TTL\":\"5000ms\",\"Status\":\"passing\","
+               "\"Checks\":[{\"CheckID\":\"service:w1\",\"Name\":\"weir "
+               "agent\",\"TTL\":\"5000ms\",\"Status\":\"passing\","
                "\"DeregisterCriticalServiceAfter\":\"5m\"}]}");
     assert_int_equal(report_consul_write_check(&b, &s), 0);
     expect(&b, "{\"Status\":\"passing\",\"Output\":\"busy\"}");
@@ -62,8 +68,10 @@ static void a_service_has_check_meta_and_tags(void **state)
     expect(&b, "{\"Status\":\"critical\",\"Output\":\"loading\"}");
     /* Weir's own document, with the sample as metadata: it beats what the instance says under the same keys. */
     assert_int_equal(report_write_instance(&b, &in, &s, 5000), 0);
-    assert_non_null(strstr(buf_slice(&b).p, "\"metadata\":{\"health_status\":\"loading\",\"remaining_memory\":\"1.25\","
-                                            "\"current_requests\":\"4\",\"rack\":\"7\",\"a.b\":\"1\"},\"labels\""));
+    assert_non_null(
+        strstr(buf_slice(&b).p,
+               "\"metadata\":{\"health_status\":\"loading\",\"remaining_memory\":\"1.25\","
+               "\"current_requests\":\"4\",\"rack\":\"7\",\"a.b\":\"1\"},\"labels\""));
     buf_fini(&b);
     assert_int_equal(heap.live, 0);
 }
@@ -79,13 +87,15 @@ static void urls_name_scheme_authority_and_the_rest(void **state)
     assert_false(tls);
     assert_true(slice_eq(authority, SLICE("h:1")));
     assert_true(slice_eq(rest, SLICE("/p/")));
-    assert_int_equal(report_split_url(SLICE("etcd+https://[::1]:1?q"), "etcd", &tls, &authority, &rest), 0);
+    assert_int_equal(
+        report_split_url(SLICE("etcd+https://[::1]:1?q"), "etcd", &tls, &authority, &rest), 0);
     assert_true(tls);
     assert_true(slice_eq(authority, SLICE("[::1]:1")));
     assert_true(slice_eq(rest, SLICE("?q")));
     static const char *const bad[] = {"etcd:/h:1", "etcd", "etcd+http://h:1", "consul://h:1", ""};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-        assert_int_equal(report_split_url(slice_str(bad[i]), "etcd", &tls, &authority, &rest), WEIR_E_INVALID);
+        assert_int_equal(report_split_url(slice_str(bad[i]), "etcd", &tls, &authority, &rest),
+                         WEIR_E_INVALID);
 }
 
 int main(void)
