@@ -279,6 +279,26 @@ check_servers(struct build *b, const struct raw_source *raw, const struct conf_p
         }
 }
 
+/* host:port, or a name with SRV records. */
+static void check_names(struct build *b, const struct raw_source *raw, const struct conf_path *path)
+{
+    struct conf_path list = under(path, "services");
+    uint32_t node = conf_child(b, raw->item.node, "services");
+    struct slice host;
+    uint16_t port;
+
+    for (uint32_t i = 0; i < raw->services.n; i++) {
+        struct slice name = raw->services.items[i];
+        if (slice_find(name, ':') == name.n ||
+            (conf_host_port_split(name, &host, &port) == 0 && port != 0))
+            continue;
+        struct conf_path here = at_index(&list, i);
+        struct conf_place at = conf_place_value(b, conf_nth(b, node, i));
+        CONF_FAIL(b, &at, &here, SLICE("\""), name,
+                  SLICE("\" is neither host:port nor the name of SRV records"));
+    }
+}
+
 static void compile_source(struct build *b,
                            const struct raw_source *raw,
                            const struct conf_path *path,
@@ -307,6 +327,8 @@ static void compile_source(struct build *b,
         return; /* from flags: a static one */
     struct conf_place at = conf_place_value(b, raw->item.node);
     check_servers(b, raw, path);
+    if (out->type == CONF_SOURCE_DNS)
+        check_names(b, raw, path);
     if (out->type != CONF_SOURCE_STATIC) {
         struct conf_path here = under(path, "name");
         for (const struct conf_source *other = first; other < out; other++)

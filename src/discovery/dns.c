@@ -48,8 +48,9 @@ struct look {
     uint32_t pending; /* questions */
     uint32_t ttl_s;
     int error;
-    uint32_t failures; /* in a row */
-    bool absent;       /* that there is no such name was logged */
+    int family_error[2]; /* of A, AAAA */
+    uint32_t failures;   /* in a row */
+    bool absent;         /* that there is no such name was logged */
 };
 
 struct dns {
@@ -133,6 +134,17 @@ static void tell_target(struct look *l, const struct target *t, uint16_t used, u
     }
 }
 
+/* Where only one family was answered, those of the other stay. */
+static void keep_unknown(struct look *l)
+{
+    map_foreach(e, &l->list.held)
+    {
+        bool v6 = e->key.p[0] == '[';
+        if (l->family_error[v6])
+            source_list_keep(&l->list, e->key);
+    }
+}
+
 /* @return whether there are priorities to choose from. */
 static bool tell(struct look *l)
 {
@@ -146,6 +158,7 @@ static bool tell(struct look *l)
             largest = MAX(largest, t->weight);
     }
     source_list_begin(&l->list);
+    keep_unknown(l);
     /* Those in use first: an address that stands in both counts there. */
     for (int pass = 0; pass < 2; pass++)
         for (const struct target *t = l->targets; t; t = t->next)
@@ -163,11 +176,24 @@ static void say_absent(struct look *l)
     l->absent = !l->targets;
 }
 
+/* Some name servers answer for one family only: then what they answer counts, if that is anything. */
+static void judge_families(struct look *l)
+{
+    bool found = false;
+
+    for (const struct target *t = l->targets; t; t = t->next)
+        found |= t->addresses != NULL;
+    for (int i = 0; i < 2; i++)
+        if (!l->error && l->family_error[i] && (l->family_error[!i] || !found))
+            l->error = l->family_error[i];
+}
+
 static void end_look(struct look *l)
 {
     struct loop *loop = l->dns->env->loop;
     uint64_t wait = l->dns->conf->interval_ns;
 
+    judge_families(l);
     if (l->error) {
         source_failed(l->dns->source, "%.*s: %s", SLICE_ARG(l->list.name),
                       l->error == WEIR_E_IO ? "the name servers cannot answer"
@@ -234,9 +260,8 @@ static void add_address(struct target *t, const char *text)
     t->addresses = a;
 }
 
-static void on_addresses(void *ctx, int error, struct slice answer)
+static void on_addresses(struct target *t, bool v6, int error, struct slice answer)
 {
-    struct target *t = ctx;
     struct look *l = t->look;
     struct dns_reader r;
     struct dns_record one;
@@ -244,14 +269,24 @@ static void on_addresses(void *ctx, int error, struct slice answer)
     if (error == 0)
         error = dns_read(&r, answer);
     while (error == 0 && (error = dns_read_next(&r, &one)) == 0) {
-        if (one.additional || one.type == DNS_SRV)
+        if (one.additional || one.type != (v6 ? DNS_AAAA : DNS_A))
             continue;
         l->ttl_s = MIN(l->ttl_s, one.ttl_s);
         add_address(t, one.addr);
     }
-    if (error != WEIR_E_NOTFOUND)
-        failed(l, error);
+    if (error != WEIR_E_NOTFOUND && !l->family_error[v6])
+        l->family_error[v6] = error;
     settle(l);
+}
+
+static void on_v4(void *ctx, int error, struct slice answer)
+{
+    on_addresses(ctx, false, error, answer);
+}
+
+static void on_v6(void *ctx, int error, struct slice answer)
+{
+    on_addresses(ctx, true, error, answer);
 }
 
 static void ask_addresses(struct target *t)
@@ -259,8 +294,8 @@ static void ask_addresses(struct target *t)
     struct net_dns *net = t->look->dns->net;
 
     t->look->pending += 2;
-    net_dns_ask(net, t->host, DNS_A, on_addresses, t);
-    net_dns_ask(net, t->host, DNS_AAAA, on_addresses, t);
+    net_dns_ask(net, t->host, DNS_A, on_v4, t);
+    net_dns_ask(net, t->host, DNS_AAAA, on_v6, t);
 }
 
 /* Addresses that came along need no question. */
@@ -312,6 +347,7 @@ static void on_time(struct loop_timer *timer)
     l->n_targets = 0;
     l->ttl_s = UINT32_MAX;
     l->error = 0;
+    l->family_error[0] = l->family_error[1] = 0;
     l->pending = 1; /* until all is asked, whoever answers at once */
     if (!l->port) {
         l->pending++;

@@ -55,6 +55,8 @@ static int write_request(const struct etcd *e, struct buf *body)
     return rc ? rc : body->err;
 }
 
+static void begin_anew(struct etcd *e);
+
 static void ask(struct remote_call *c)
 {
     static const char *const calls[] = {
@@ -63,6 +65,11 @@ static void ask(struct remote_call *c)
     char path[64];
     struct buf body;
 
+    if (c->fetch) {
+        begin_anew(e);
+        remote_failed(c, "watch: no answer");
+        return;
+    }
     e->step = e->password && !e->token ? STEP_LOGIN : e->listed ? STEP_WATCH : STEP_LIST;
     size_t n = strlen(roots[e->root]);
     memcpy(path, roots[e->root], n);
@@ -84,6 +91,9 @@ static void ask(struct remote_call *c)
         remote_failed(c, "cannot ask: %s", err_text(rc));
     else
         remote_ask(c, &q);
+    /* A watch has no end, but it has a beginning. */
+    if (c->fetch && e->step == STEP_WATCH)
+        remote_again(c, TIMEOUT_NS);
     buf_fini(&body);
 }
 
@@ -228,6 +238,7 @@ static int on_data(void *call, struct slice piece)
     struct etcd *e = container_of(call, struct etcd, call);
     struct loop *loop = e->remote.env->loop;
 
+    loop_timer_cancel(&e->call.timer);
     if (!loop_timer_active(&e->lines))
         loop_timer_set(loop, &e->lines, 0);
     return buf_put_slice(&e->stream, piece);

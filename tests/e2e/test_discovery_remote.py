@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Endpoints from DNS (dnsmasq), etcd (etcd itself) and Consul (a double): joining, leaving, and registries in trouble."""
+import json
 import socket
 import threading
 
@@ -114,37 +115,66 @@ def test_a_name_that_is_gone_is_an_empty_list(start_weir, upstream, dns):
     becomes(weir)
 
 
-def test_an_answer_that_is_no_dns_changes_nothing(start_weir, upstream, keeper):
-    """Nonsense instead of an answer to each question after the first two."""
-    a = upstream(name="a")
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.bind(("127.0.0.1", 0))
-    good = threading.Event()
-    good.set()
+class Names:
+    """A name server for one name, scripted: what it sends for A and for AAAA."""
 
-    def serve():
+    A, AAAA = 1, 28
+
+    def __init__(self):
+        self.answers = {self.A: "good", self.AAAA: "none"}
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.bind(("127.0.0.1", 0))
+        self.server = "127.0.0.1:%d" % self.sock.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
         while True:
             try:
-                ask, peer = sock.recvfrom(4096)
+                ask, peer = self.sock.recvfrom(4096)
             except OSError:
                 return
             end = ask.index(b"\0", 12) + 5
-            kind = ask[end - 4:end - 2]
-            head = ask[:2] + b"\x81\x80\0\1" + (b"\0\1" if kind == b"\0\1" else b"\0\0") + b"\0\0\0\0" + ask[12:end]
-            rr = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4\x7f\0\0\1" if kind == b"\0\1" else b""
-            broken = b"\xc0\xff\0\1\0\1\0\0\0\0\0\4\x7f\0\0\1" if kind == b"\0\1" else b""
-            sock.sendto(head + (rr if good.is_set() else broken), peer)
+            word = self.answers[int.from_bytes(ask[end - 4:end - 2], "big")]
+            code = 0x82 if word == "servfail" else 0x80
+            rr = {"good": b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4\x7f\0\0\1",
+                  "broken": b"\xc0\xff\0\1\0\1\0\0\0\0\0\4\x7f\0\0\1"}.get(word, b"")
+            self.sock.sendto(ask[:2] + b"\x81" + bytes([code]) + b"\0\1\0" + (b"\1" if rr else b"\0") + b"\0\0\0\0" +
+                             ask[12:end] + rr, peer)
 
-    threading.Thread(target=serve, daemon=True).start()
-    weir = start_weir(config("dns", servers=["127.0.0.1:%d" % sock.getsockname()[1]], services=[f"llm.test:{a.port}"],
-                             interval="50ms"))
-    try:
-        wait_models(weir, a)
-        good.clear()
-        h.wait_until(lambda: stat(weir, "up", "dns") == 0, "the nonsense to be seen")
-        assert answered_by(weir) == {"a"}
-    finally:
-        sock.close()
+    def stop(self):
+        self.sock.close()
+
+
+def test_an_answer_that_is_no_dns_changes_nothing(start_weir, upstream, keeper):
+    a = upstream(name="a")
+    names = keeper.add(Names())
+    weir = start_weir(config("dns", servers=[names.server], services=[f"llm.test:{a.port}"], interval="50ms"))
+    wait_models(weir, a)
+    names.answers[names.A] = "broken"
+    h.wait_until(lambda: stat(weir, "up", "dns") == 0, "the nonsense to be seen")
+    assert answered_by(weir) == {"a"}
+
+
+def test_a_name_server_that_answers_for_one_family_is_enough(start_weir, upstream, keeper):
+    a = upstream(name="a")
+    names = keeper.add(Names())
+    names.answers[names.AAAA] = "servfail"
+    weir = start_weir(config("dns", servers=[names.server], services=[f"llm.test:{a.port}"], interval="50ms"))
+    wait_models(weir, a)
+    assert stat(weir, "up", "dns") == 1
+    names.answers.update({names.A: "servfail", names.AAAA: "none"})
+    h.wait_until(lambda: stat(weir, "up", "dns") == 0, "the failure")
+    assert answered_by(weir) == {"a"}
+
+
+@pytest.mark.parametrize("key, value, words", [
+    ("services", ["llm.test:0"], "neither host:port nor"), ("services", ["llm.test:99999"], "neither host:port nor"),
+    ("servers", ["ns.test:53"], "address of a name server"), ("servers", ["10.0.0.2"], "address of a name server")])
+def test_names_and_name_servers_are_checked(tmp_path, key, value, words):
+    path = tmp_path / "weir.json"
+    path.write_text(json.dumps(config("dns", **{"services": ["llm.test:80"], key: value})))
+    status, out, err = h.run_weir("check", path)
+    assert status == 1 and words in out + err
 
 
 # ---------------------------------------------------------------------------------------------------------- etcd
@@ -480,7 +510,8 @@ def test_sources_of_all_kinds_are_merged_by_address(start_weir, upstream, keeper
     weir.wait_up(a)
     h.wait_until(lambda: stat(weir, "answers_total", "consul") and stat(weir, "answers_total", "dns"), "all of them")
     one = f"127.0.0.1:{a.port}"
-    assert names(weir)[one]["weight"] == 4 and listed(weir) == {one}
+    h.wait_until(lambda: names(weir)[one]["weight"] == 4, "etcd's weight")
+    assert listed(weir) == {one}
     etcd.delete(PREFIX + "a")
     h.wait_until(lambda: names(weir)[one]["weight"] == 9, "Consul's weight")
     consul.drop(a)
