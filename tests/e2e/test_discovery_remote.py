@@ -14,8 +14,11 @@ from test_discovery_file import QUICK, becomes, ids, listed, stat
 PREFIX = "/weir/endpoints/"
 
 
+TURNS = [{"match": {"path": "/v1/**"}, "policy": "round_robin"}]    # all that can be used are used
+
+
 def config(kind, **more):
-    return {"health": QUICK, "discovery": [{"type": kind, **more}]}
+    return {"health": QUICK, "routes": TURNS, "discovery": [{"type": kind, **more}]}
 
 
 def doc(up, **more):
