@@ -84,7 +84,7 @@ class Etcd(Program):
 
     def alive(self):
         try:
-            self.call("/kv/range", {"key": self.b64("x")})
+            self.send("/kv/range", {"key": self.b64("x")})
             return True
         except urllib.error.HTTPError as e:
             return e.code in (400, 401)         # auth is on
@@ -95,7 +95,20 @@ class Etcd(Program):
     def b64(text):
         return base64.b64encode(text.encode()).decode()
 
+    def login(self):
+        self.token = None
+        self.token = self.send("/auth/authenticate", {"name": "root", "password": "r"})["token"]
+
     def call(self, path, body):
+        try:
+            return self.send(path, body)
+        except urllib.error.HTTPError as e:
+            if e.code != 401 or not self.token:
+                raise
+            self.login()                        # tokens are forgotten at a restart, and when users change
+            return self.send(path, body)
+
+    def send(self, path, body):
         request = urllib.request.Request(self.url + "/v3" + path, json.dumps(body).encode(),
                                          {"Authorization": self.token} if self.token else {})
         context = self.tls.client(self.tls.cert) if self.tls else None
@@ -127,7 +140,7 @@ class Etcd(Program):
         self.call("/auth/user/add", {"name": name, "password": password})
         self.call("/auth/user/grant", {"user": name, "role": "root"})
         self.call("/auth/enable", {})
-        self.token = self.call("/auth/authenticate", {"name": "root", "password": "r"})["token"]
+        self.login()
 
 
 class Dnsmasq(Program):

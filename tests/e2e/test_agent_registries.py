@@ -79,7 +79,7 @@ def test_etcd_login_of_an_agent(agent, engine, etcd):                           
     h.wait_until(lambda: "/other/10.0.0.5:8000" in etcd.get("/other/"), "the registration")
     etcd.end()
     etcd.start()                                # knows no token of before
-    etcd.token = etcd.call("/auth/authenticate", {"name": "root", "password": "r"})["token"]
+    etcd.login()
     engine.running = 11
     h.wait_until(lambda: etcd.get("/other/").get("/other/10.0.0.5:8000", {}).get("metadata", {}).get(
         "current_requests") == "11", "an update with a new token")

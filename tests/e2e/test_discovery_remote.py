@@ -256,7 +256,7 @@ def test_etcd_with_auth(start_weir, upstream, etcd):
     weir.wait_up(a)
     etcd.end()
     etcd.start()
-    etcd.token = etcd.call("/auth/authenticate", {"name": "root", "password": "r"})["token"]
+    etcd.login()
     etcd.put(PREFIX + "b", doc(b))
     weir.wait_up(b)
     assert not weir.log_contains("s3cret")
