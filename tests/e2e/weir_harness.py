@@ -753,7 +753,7 @@ def gate():
     opened = threading.Event()
 
     def behaviour(conn, request):
-        assert opened.wait(PATIENCE * 4), "the gate was never opened"
+        opened.wait()               # as long as the test takes: what it does meanwhile is not timed
         answer_at_once(conn, request)
 
     return behaviour, opened
