@@ -3,6 +3,7 @@
 #include "net/fetch.h"
 
 #include <curl/curl.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/num.h"
@@ -147,8 +148,10 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *so
         curl_multi_assign(f->multi, fd, NULL);
         return 0;
     }
-    if (w)
+    if (w && w->watch.loop)
         return loop_rewatch(&w->watch, mask) == 0 ? 0 : -1;
+    if (w)
+        return loop_watch(f->loop, &w->watch, mask) == 0 ? 0 : -1;
     w = mem_zalloc(loop_mem(), sizeof(*w));
     if (!w)
         return -1;
@@ -162,6 +165,22 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *so
     }
     curl_multi_assign(f->multi, fd, w);
     return 0;
+}
+
+/*
+ * libcurl may close a socket first and tell on_socket() later. By then its number can be another thread's connection, or a
+ * new one of libcurl's own: so the loop lets go of it here.
+ */
+static int on_close(void *ctx, curl_socket_t fd)
+{
+    struct fetcher *f = ctx;
+
+    weir_list_foreach (at, &f->watches) {
+        struct socket_watch *w = container_of(at, struct socket_watch, node);
+        if (w->watch.fd == fd)
+            loop_unwatch(&w->watch);
+    }
+    return close(fd);
 }
 
 static size_t on_body(char *p, size_t size, size_t n, void *ctx)
@@ -331,6 +350,8 @@ int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch *
         return WEIR_E_NOMEM;
     }
     curl_easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+    curl_easy_setopt(t->easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
+    curl_easy_setopt(t->easy, CURLOPT_CLOSESOCKETDATA, f);
     curl_easy_setopt(t->easy, CURLOPT_URL, o->url);
     if (o->unix_path)
         curl_easy_setopt(t->easy, CURLOPT_UNIX_SOCKET_PATH, o->unix_path);
