@@ -3,7 +3,9 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bug.h"
 #include "loop/alloc.h"
@@ -203,6 +205,47 @@ int net_tls_server_new(const struct net_tls_server *o,
 
 /* ---- clients ---- */
 
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static void look_at(const char *env, const char *standard, struct stat *out)
+{
+    const char *path = secure_getenv(env);
+
+    if (stat(path ? path : standard, out) != 0)
+        memset(out, 0, sizeof(*out));
+}
+
+/* The system's roots. To read them takes some 20 ms, and a reload asks for them whatever it changes: so they are read again
+ * only when they are others. @return a reference, or NULL without memory. */
+static X509_STORE *system_roots(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static X509_STORE *kept;
+    static struct stat kept_file, kept_folder;
+    struct stat file, folder;
+
+    look_at(X509_get_default_cert_file_env(), X509_get_default_cert_file(), &file);
+    look_at(X509_get_default_cert_dir_env(), X509_get_default_cert_dir(), &folder);
+    pthread_mutex_lock(&lock);
+    if (!kept || !same_file(&file, &kept_file) || !same_file(&folder, &kept_folder)) {
+        X509_STORE_free(kept);
+        kept = X509_STORE_new();
+        /* None at all is for whoever connects to find. */
+        if (kept)
+            (void)X509_STORE_set_default_paths(kept);
+        kept_file = file;
+        kept_folder = folder;
+    }
+    X509_STORE *roots = kept && X509_STORE_up_ref(kept) ? kept : NULL;
+    pthread_mutex_unlock(&lock);
+    ERR_clear_error();
+    return roots;
+}
+
 int net_tls_client_new(const struct net_tls_client *o,
                        struct net_tls_context **out,
                        char why[NET_TLS_WHY])
@@ -222,10 +265,15 @@ int net_tls_client_new(const struct net_tls_client *o,
     SSL_CTX_set_verify(x->ctx[0], o->insecure_skip_verify ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
                        NULL);
     ERR_clear_error();
-    if (o->ca && SSL_CTX_load_verify_file(x->ctx[0], o->ca) != 1)
+    if (o->ca && SSL_CTX_load_verify_file(x->ctx[0], o->ca) != 1) {
         rc = refuse(why, o->ca, "cannot be used as certificates (PEM)");
-    else if (!o->ca && !o->insecure_skip_verify)
-        (void)SSL_CTX_set_default_verify_paths(x->ctx[0]);
+    } else if (!o->ca && !o->insecure_skip_verify) {
+        X509_STORE *roots = system_roots();
+        if (roots)
+            SSL_CTX_set_cert_store(x->ctx[0], roots); /* takes it */
+        else
+            rc = WEIR_E_NOMEM;
+    }
     if (rc == 0 && o->pair.cert)
         rc = load_pair(x, x->ctx[0], &o->pair, why);
     if (rc == 0 && o->server_name) {

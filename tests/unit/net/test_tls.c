@@ -3,6 +3,7 @@
 #include "ct.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -398,6 +399,41 @@ static void new_keys_between_data_are_fine(void **state)
     pair_free(&p);
 }
 
+static void the_roots_of_the_system_are_read_when_they_are_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *roots;
+        bool believed, shared; /* with the context before */
+    } cases[] = {{"ca.pem", true, false},   {"ca.pem", true, true},    {"good.key", false, false},
+                 {"good.key", false, true}, {"nowhere", false, false}, {"ca.pem", true, false}};
+    struct net_tls_context *server = server_with((struct net_tls_server){0}, "good");
+    struct net_tls_context *before = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct net_tls_peer peer = {.host = SLICE("weir.test")};
+        struct net_tls_context *client;
+        char why[NET_TLS_WHY];
+        struct end a;
+        struct end b;
+        print_message("# %s\n", cases[i].roots);
+        setenv("SSL_CERT_FILE", tls_path(&files, cases[i].roots), 1);
+        assert_int_equal(net_tls_client_new(&(struct net_tls_client){0}, &client, why), 0);
+        assert_int_equal(before && SSL_CTX_get_cert_store(before->ctx[0]) ==
+                                       SSL_CTX_get_cert_store(client->ctx[0]),
+                         cases[i].shared);
+        shake(server, client, &peer, &a, &b);
+        assert_int_equal(a.connected, cases[i].believed);
+        assert_int_equal(a.error, cases[i].believed ? 0 : WEIR_E_DENIED);
+        over(&a, &b);
+        net_tls_peer_fini(&peer);
+        net_tls_put(before);
+        before = client;
+    }
+    unsetenv("SSL_CERT_FILE");
+    net_tls_put(before);
+    net_tls_put(server);
+}
+
 static void what_is_no_tls_is_refused(void **state)
 {
     (void)state;
@@ -549,6 +585,7 @@ int main(void)
         cmocka_unit_test(handshakes_are_bounded_in_time_and_in_number),
         cmocka_unit_test(who_only_changes_keys_is_not_served),
         cmocka_unit_test(new_keys_between_data_are_fine),
+        cmocka_unit_test(the_roots_of_the_system_are_read_when_they_are_others),
         cmocka_unit_test(what_is_no_tls_is_refused),
         cmocka_unit_test(an_end_that_was_not_announced_is_no_end_of_file),
         cmocka_unit_test(a_connection_keeps_the_context_it_began_with),
