@@ -551,7 +551,7 @@ def test_hundreds_of_reloads_leave_nothing_behind(start_weir, upstream):
     """Also while a request from the first one is under way: only its own configuration is kept."""
     behaviour, opened = h.gate()
     a = upstream(behaviour, name="a")
-    weir = start_weir(config(a))
+    weir = start_weir(config(a, routes=[{"timeouts": {"first_byte": "2h"}}]))
     weir.wait_up(a)
     old = h.RawClient(weir.data)
     old.request(body={"model": "m"})
