@@ -116,7 +116,7 @@ def test_a_stale_socket_file_is_replaced_and_a_living_one_is_not(keeper, tmp_pat
     path.write_text("precious", encoding="ascii")       # no socket: not ours to remove
     fourth = Gateway(tmp_path, config, wait=False)
     assert fourth.wait() == 1
-    assert fourth.log_contains(r"File exists")
+    assert fourth.log_contains(r"what is there is no socket; Weir replaces only sockets")
     assert path.read_text(encoding="ascii") == "precious"
 
 
