@@ -105,8 +105,10 @@ static void compile_addresses(struct build *b, struct conf *c, struct own *own, 
     c->n_listeners = n;
     c->admin = b->raw->admin.admin;
     c->registry = b->raw->registry.registry;
-    conf_tls_compile(b, &b->raw->admin.tls, &c->admin.tls);
-    conf_tls_compile(b, &b->raw->registry.tls, &c->registry.tls);
+    struct conf_path admin = {.key = SLICE("admin")}, registry = {.key = SLICE("registry")};
+    conf_tls_compile(b, &b->raw->admin.tls, conf_child(b, 0, "admin"), &admin, &c->admin.tls);
+    conf_tls_compile(b, &b->raw->registry.tls, conf_child(b, 0, "registry"), &registry,
+                     &c->registry.tls);
 
     const struct {
         const char *section, *override, *what;

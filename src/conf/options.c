@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "conf/option.h"
 #include "conf/raw.h"
+#include "conf/scalar.h"
 #include "sched/pick.h"
 
 /* clang-format off */
@@ -58,7 +59,7 @@ static const struct conf_option tls_options[] = {
      .doc = "Certificates for other hosts, chosen by the name that the client asks for (SNI)."},
     {.key = "client_ca", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(raw_tls, client_ca),
      .doc = "Certificates in PEM that client certificates have to be signed by; when absent, clients are not asked for one."},
-    {.key = "client_cert", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_tls, client_cert), .words = client_cert_words, .fallback = "required",
+    {.key = "client_cert", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_tls, client_cert), .words = client_cert_words, .fallback = "required", .with = "client_ca",
      .doc = "With client_ca: whether a client may come without a certificate."},
 };
 SECTION("tls", raw_tls, tls_options);
@@ -469,6 +470,12 @@ const struct conf_section conf_root = {.name = "", .size = (uint32_t)sizeof(stru
 
 bool conf_option_counts(const struct conf_section *s, const struct conf_option *o, const void *base)
 {
+    if (o->with) {
+        const struct conf_option *beside = conf_option_find(s, slice_str(o->with));
+        BUG_ON(!beside);
+        if (conf_scalar_absent(beside, (const char *)base + beside->offset))
+            return false;
+    }
     if (!o->only)
         return true;
     const struct conf_option *type = conf_option_find(s, SLICE("type"));

@@ -290,6 +290,7 @@ static void tell(const struct net_tls *t, const char *what, uint64_t now_ns)
     static struct log_limit limits[2];
     struct net_addr peer = {.len = net_addr_room()};
     char text[NET_ADDR_TEXT] = "?";
+    char more[LOG_MISSED_TEXT];
     uint64_t missed;
 
     if (!log_limit_pass(&limits[t->context->server], now_ns, NS_PER_S, &missed))
@@ -297,12 +298,11 @@ static void tell(const struct net_tls *t, const char *what, uint64_t now_ns)
     if (getpeername(t->fd, &peer.any, &peer.len) == 0)
         net_addr_text(&peer, text);
     if (t->context->server)
-        log_info("net", "TLS handshake with client=%s failed: %s (said %llu times less)", text,
-                 what, (unsigned long long)missed);
+        log_info("net", "TLS handshake with client=%s failed: %s%s", text, what,
+                 log_missed(missed, more));
     else
-        log_warn("net",
-                 "TLS handshake with endpoint=%s name=%.*s failed: %s (said %llu times less)", text,
-                 SLICE_ARG(t->peer->host), what, (unsigned long long)missed);
+        log_warn("net", "TLS handshake with endpoint=%s name=%.*s failed: %s%s", text,
+                 SLICE_ARG(t->peer->host), what, log_missed(missed, more));
 }
 
 /* @return the error code; says why. */
@@ -310,7 +310,10 @@ static int failed(struct net_tls *t, uint64_t now_ns)
 {
     unsigned long code = ERR_peek_last_error();
     long verified = SSL_get_verify_result(t->ssl);
-    const char *reason = code ? ERR_reason_error_string(code) : NULL;
+    bool plain = ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST;
+    const char *reason = plain  ? "it speaks plain HTTP, here is https"
+                         : code ? ERR_reason_error_string(code)
+                                : NULL;
     int rc = WEIR_E_PROTO;
     char what[160];
 

@@ -748,12 +748,12 @@ class FakeUpstream:
         assert not self.errors, f"behaviour of {self.name} failed: {self.errors}"
 
 
-def gate():
+def gate(patience=PATIENCE * 4):
     """(behaviour, event): requests are held until the event is set, then answered."""
     opened = threading.Event()
 
     def behaviour(conn, request):
-        opened.wait()               # as long as the test takes: what it does meanwhile is not timed
+        assert opened.wait(patience), "the gate was never opened"
         answer_at_once(conn, request)
 
     return behaviour, opened

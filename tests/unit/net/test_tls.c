@@ -521,7 +521,7 @@ static void wrong_files_are_named_with_the_reason(void **state)
         {"none.pem", "good.key", NULL, "none.pem",
          ": cannot be used as a certificate (PEM): No such file or directory"},
         {"good.key", "good.key", NULL, "good.key",
-         ": cannot be used as a certificate (PEM): no start line"},
+         ": cannot be used as a certificate (PEM): there is none in it"},
         {"good.pem", "none.key", NULL, "none.key",
          ": cannot be used as a key (PEM, without a passphrase): No such file or directory"},
         {"good.pem", "foreign.key", NULL, "foreign.key", ": is not the key of the certificate in "},
