@@ -28,5 +28,6 @@ extern const struct adapter_kind discovery_consul;
 extern const struct adapter_kind discovery_dns;
 extern const struct adapter_kind discovery_etcd;
 extern const struct adapter_kind discovery_file;
+extern const struct adapter_kind discovery_kubernetes;
 
 #endif /* WEIR_DISCOVERY_ADAPTER_H */

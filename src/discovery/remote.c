@@ -89,6 +89,7 @@ void remote_ask(struct remote_call *c, const struct remote_request *q)
         .tls = &r->tls,
         .body = q->body,
         .content_type = q->body.p ? "application/json" : NULL,
+        .accept = q->accept,
         .bearer = q->bearer,
         .authorization = q->authorization,
         .connect_ns = CONNECT_NS,

@@ -36,7 +36,7 @@ struct remote_request {
     const char *method;
     const char *path;  /**< behind the server's URL; with the query */
     struct slice body; /**< JSON; absent: none */
-    const char *bearer, *authorization;
+    const char *bearer, *authorization, *accept;
     uint64_t timeout_ns; /**< 0: none */
     bool streams;        /**< to on_data */
 };

@@ -262,6 +262,8 @@ static int set_headers(struct fetch *t, const struct fetch_options *o)
 
     if (!rc && o->content_type)
         rc = add_header(t, "Content-Type: ", o->content_type);
+    if (!rc && o->accept)
+        rc = add_header(t, "Accept: ", o->accept);
     if (!rc && o->bearer)
         rc = strpbrk(o->bearer, "\r\n") ? WEIR_E_INVALID
                                         : add_header(t, "Authorization: Bearer ", o->bearer);
@@ -307,6 +309,15 @@ static int rename_server(struct fetch *t, const char *text, const char *name)
     return rc;
 }
 
+static void set_pem(struct fetch *t, CURLoption option, struct slice pem)
+{
+    struct curl_blob blob = {
+        .data = (void *)(uintptr_t)pem.p, .len = pem.n, .flags = CURL_BLOB_COPY};
+
+    if (pem.p)
+        curl_easy_setopt(t->easy, option, &blob);
+}
+
 static int set_tls(struct fetch *t, const struct fetch_options *o)
 {
     const struct fetch_tls *tls = o->tls;
@@ -314,15 +325,18 @@ static int set_tls(struct fetch *t, const struct fetch_options *o)
     curl_easy_setopt(t->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     if (!tls || strncmp(o->url, "https:", 6) != 0)
         return 0;
-    if (tls->ca) {
+    set_pem(t, CURLOPT_CAINFO_BLOB, tls->ca_pem);
+    set_pem(t, CURLOPT_SSLCERT_BLOB, tls->cert_pem);
+    set_pem(t, CURLOPT_SSLKEY_BLOB, tls->key_pem);
+    if (tls->ca && !tls->ca_pem.p) {
         curl_easy_setopt(t->easy, CURLOPT_CAINFO, tls->ca);
         /* It can be replaced on disk. */
         curl_easy_setopt(t->easy, CURLOPT_CA_CACHE_TIMEOUT, 60L);
     }
-    if (tls->cert) {
+    if (tls->cert && !tls->cert_pem.p)
         curl_easy_setopt(t->easy, CURLOPT_SSLCERT, tls->cert);
+    if (tls->key && !tls->key_pem.p)
         curl_easy_setopt(t->easy, CURLOPT_SSLKEY, tls->key);
-    }
     if (tls->insecure_skip_verify) {
         curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYPEER, 0L);
         curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 0L);

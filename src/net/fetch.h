@@ -25,9 +25,10 @@ struct fetch_result {
 
 typedef void (*fetch_done_fn)(void *ctx, const struct fetch_result *result);
 
-/** PEM files and a name, as in net/tls.h; all borrowed until fetch_start() returns. */
+/** PEM files and a name, as in net/tls.h; all borrowed until fetch_start() returns. PEM text beats a file. */
 struct fetch_tls {
     const char *ca, *cert, *key, *server_name;
+    struct slice ca_pem, cert_pem, key_pem; /**< absent: none */
     bool insecure_skip_verify;
 };
 
@@ -38,6 +39,7 @@ struct fetch_options {
     const struct fetch_tls *tls; /**< for https; NULL = what the system trusts */
     struct slice body;           /**< copied; absent = none */
     const char *content_type;    /**< NULL = none */
+    const char *accept;          /**< NULL = anything */
     const char *bearer;          /**< Authorization: Bearer; NULL = none */
     const char *authorization;   /**< Authorization, as it is; NULL = none */
     uint64_t connect_ns;         /**< to be connected; 0 = timeout_ns alone counts */

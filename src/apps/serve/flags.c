@@ -98,8 +98,9 @@ static const struct {
     {"--prefill", "separate prefill and decode come in a later version"},
     {"--decode", "separate prefill and decode come in a later version"},
     {"--pd-disaggregation", "separate prefill and decode come in a later version"},
-    {"--service-discovery", "discovery in Kubernetes comes in a later version"},
-    {"--selector", "discovery in Kubernetes comes in a later version"},
+    {"--service-discovery",
+     "write discovery: [{type: kubernetes, services: [NAME]}] in the configuration"},
+    {"--selector", "write discovery: [{type: kubernetes, selector: LABELS}] in the configuration"},
     {"--api-key", "keys of clients come in a later version; a worker's key passes through"},
 };
 

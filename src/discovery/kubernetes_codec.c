@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "discovery/kubernetes_codec.h"
+
+#include <jansson.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+#include "registry/native_json.h"
+#include "wire/url.h"
+
+enum { KV_MAX = 128, DEPTH_MAX = 64 };
+
+static const struct slice SERVICE_LABEL = {"kubernetes.io/service-name", 26};
+
+/* Texts of the document are borrowed from it: all of it is copied before it goes. */
+static struct slice text_of(const json_t *object, const char *name)
+{
+    const json_t *v = json_object_get(object, name);
+
+    return json_is_string(v) ? slice_of(json_string_value(v), json_string_length(v))
+                             : (struct slice){NULL, 0};
+}
+
+static int copy_text(struct arena *a, const json_t *object, const char *name, struct slice *out)
+{
+    return arena_slice(a, text_of(object, name), out);
+}
+
+static bool flag_of(const json_t *object, const char *name, bool absent)
+{
+    const json_t *v = json_object_get(object, name);
+
+    return json_is_boolean(v) ? json_is_true(v) : absent;
+}
+
+/* --- slices --- */
+
+/* Name or number as asked for, else the first; UDP and SCTP serve no HTTP. @return NULL: it has none. */
+static const json_t *choose_port(const json_t *ports, struct slice wanted)
+{
+    uint64_t number = 0;
+    size_t i;
+    json_t *p;
+
+    if (num_u64(wanted, &number))
+        number = 0;
+    json_array_foreach(ports, i, p)
+    {
+        struct slice protocol = text_of(p, "protocol");
+        json_int_t port = json_integer_value(json_object_get(p, "port"));
+        if ((protocol.n && !slice_eq(protocol, SLICE("TCP"))) || port < 1 || port > UINT16_MAX)
+            continue;
+        if (!wanted.n || (number ? (uint64_t)port == number : slice_eq(text_of(p, "name"), wanted)))
+            return p;
+    }
+    return NULL;
+}
+
+/* No ports at all: every port is open, so that a number says which. */
+static uint16_t any_port(const json_t *ports, struct slice wanted)
+{
+    const json_t *first = json_array_get(ports, 0);
+    uint64_t number = 0;
+
+    if (json_array_size(ports) > 1 || (first && json_is_integer(json_object_get(first, "port"))))
+        return 0;
+    return num_u64(wanted, &number) || number > UINT16_MAX ? 0 : (uint16_t)number;
+}
+
+/* The first address is the endpoint's; others are never used. A zone id means something on one machine only. */
+static struct slice address_of(const json_t *endpoint)
+{
+    const json_t *first = json_array_get(json_object_get(endpoint, "addresses"), 0);
+    struct slice host = json_is_string(first)
+                            ? slice_of(json_string_value(first), json_string_length(first))
+                            : (struct slice){NULL, 0};
+    bool bad = host.n > ENDPOINT_TEXT_MAX;
+
+    for (size_t i = 0; i < host.n && !bad; i++)
+        bad = host.p[i] <= 0x20 || host.p[i] >= 0x7f || strchr("%/[]@?#\\", host.p[i]);
+    return bad ? (struct slice){NULL, 0} : host;
+}
+
+static int
+read_endpoint(struct arena *a, const json_t *from, struct slice host, struct kube_endpoint *e)
+{
+    const json_t *conditions = json_object_get(from, "conditions");
+    const json_t *target = json_object_get(from, "targetRef");
+
+    e->ready = flag_of(conditions, "ready", true);
+    e->serving = flag_of(conditions, "serving", e->ready);
+    e->terminating = flag_of(conditions, "terminating", false);
+    int rc = arena_slice(a, host, &e->host);
+    if (!rc && slice_eq(text_of(target, "kind"), SLICE("Pod"))) {
+        rc = copy_text(a, target, "name", &e->pod);
+        if (!rc)
+            rc = copy_text(a, target, "uid", &e->uid);
+    }
+    if (!rc)
+        rc = copy_text(a, from, "nodeName", &e->node);
+    return rc ? rc : copy_text(a, from, "zone", &e->zone);
+}
+
+static int
+read_slice(struct arena *a, const json_t *doc, struct slice wanted, struct kube_object *out)
+{
+    const json_t *list = json_object_get(doc, "endpoints");
+    const json_t *ports = json_object_get(doc, "ports");
+    const json_t *port = choose_port(ports, wanted);
+    uint16_t number = port ? (uint16_t)json_integer_value(json_object_get(port, "port"))
+                           : any_port(ports, wanted);
+    bool tls = slice_eq_nocase(text_of(port, "appProtocol"), SLICE("https"));
+    size_t i;
+    json_t *one;
+
+    int rc = copy_text(a, json_object_get(json_object_get(doc, "metadata"), "labels"),
+                       SERVICE_LABEL.p, &out->service);
+    out->endpoints = arena_array(a, json_array_size(list) + 1, sizeof(*out->endpoints));
+    if (!out->endpoints)
+        return WEIR_E_NOMEM;
+    json_array_foreach(list, i, one)
+    {
+        struct slice host = address_of(one);
+        struct kube_endpoint *e = &out->endpoints[out->n_endpoints];
+        if (rc)
+            break;
+        if (!host.n || !number) {
+            out->n_bad++;
+            continue;
+        }
+        *e = (struct kube_endpoint){.port = number, .tls = tls};
+        rc = read_endpoint(a, one, host, e);
+        out->n_endpoints += rc == 0;
+    }
+    return rc;
+}
+
+/* --- pods --- */
+
+static int
+put_pair(struct arena *a, struct kv *kv, uint32_t *n, struct slice key, struct slice value)
+{
+    if (*n == KV_MAX || !key.n || key.n > ENDPOINT_TEXT_MAX || value.n > ENDPOINT_TEXT_MAX)
+        return 0;
+    for (uint32_t i = 0; i < *n; i++)
+        if (slice_eq(kv[i].key, key))
+            return 0;
+    int rc = arena_slice(a, key, &kv[*n].key);
+    if (!rc)
+        rc = arena_slice(a, value, &kv[*n].value);
+    *n += rc == 0;
+    return rc;
+}
+
+/* "weir.dev/gpu_type" and "nacos.metadata.gpu_type" to "gpu_type"; absent for all others. */
+static struct slice our_key(struct slice key)
+{
+    static const struct slice prefixes[] = {{"weir.dev/", 9}, {"nacos.metadata.", 15}};
+
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+        if (slice_starts(key, prefixes[i]))
+            return slice_from(key, prefixes[i].n);
+    return (struct slice){NULL, 0};
+}
+
+static int read_pairs(struct arena *a, const json_t *map, bool ours, struct kv *kv, uint32_t *n)
+{
+    const char *name;
+    json_t *value;
+    int rc = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)map, name, value)
+    {
+        struct slice key = ours ? our_key(slice_str(name)) : slice_str(name);
+        if (!rc && json_is_string(value))
+            rc = put_pair(a, kv, n, key,
+                          slice_of(json_string_value(value), json_string_length(value)));
+    }
+    return rc;
+}
+
+/* As many as there can be, so that a pod takes what it needs. */
+static struct kv *room(struct arena *a, size_t n)
+{
+    return arena_array(a, (n < KV_MAX ? n : KV_MAX) + 1, sizeof(struct kv));
+}
+
+static int read_pod(struct arena *a, const json_t *doc, struct kube_object *out)
+{
+    const json_t *meta = json_object_get(doc, "metadata");
+    const json_t *annotations = json_object_get(meta, "annotations");
+    const json_t *labels = json_object_get(meta, "labels");
+
+    out->metadata = room(a, json_object_size(annotations) + json_object_size(labels));
+    out->labels = room(a, json_object_size(labels));
+    if (!out->metadata || !out->labels)
+        return WEIR_E_NOMEM;
+    int rc = read_pairs(a, annotations, true, out->metadata, &out->n_metadata);
+    if (!rc)
+        rc = read_pairs(a, labels, true, out->metadata, &out->n_metadata);
+    return rc ? rc : read_pairs(a, labels, false, out->labels, &out->n_labels);
+}
+
+/* --- documents --- */
+
+static int read_object(struct arena *a,
+                       enum kube_kind kind,
+                       struct slice port,
+                       const json_t *doc,
+                       struct kube_object *out)
+{
+    const json_t *meta = json_object_get(doc, "metadata");
+
+    *out = (struct kube_object){0};
+    if (!text_of(meta, "name").n)
+        return WEIR_E_INVALID;
+    int rc = copy_text(a, meta, "name", &out->name);
+    if (!rc)
+        rc = copy_text(a, meta, "resourceVersion", &out->version);
+    if (rc)
+        return rc;
+    return kind == KUBE_SLICES ? read_slice(a, doc, port, out) : read_pod(a, doc, out);
+}
+
+static int read_list(struct arena *a,
+                     enum kube_kind kind,
+                     struct slice port,
+                     const json_t *top,
+                     struct kube_list *out)
+{
+    const json_t *meta = json_object_get(top, "metadata");
+    const json_t *items = json_object_get(top, "items");
+    size_t i;
+    json_t *one;
+
+    /* A client in Go writes null for no items. */
+    if (!slice_ends(text_of(top, "kind"), SLICE("List")) || !json_is_object(meta) ||
+        (items && !json_is_array(items) && !json_is_null(items)))
+        return WEIR_E_INVALID;
+    int rc = copy_text(a, meta, "resourceVersion", &out->version);
+    if (!rc && text_of(meta, "continue").n)
+        rc = copy_text(a, meta, "continue", &out->more);
+    out->objects = arena_array(a, json_array_size(items) + 1, sizeof(*out->objects));
+    if (!out->objects)
+        return WEIR_E_NOMEM;
+    json_array_foreach(items, i, one)
+    {
+        if (!rc)
+            rc = read_object(a, kind, port, one, &out->objects[out->n]);
+        out->n += rc == 0;
+    }
+    return rc;
+}
+
+int kube_read_list(struct arena *a,
+                   enum kube_kind kind,
+                   struct slice port,
+                   struct slice body,
+                   struct kube_list *out)
+{
+    struct native_error error;
+    json_t *top = native_load_json(body, &error);
+
+    *out = (struct kube_list){0};
+    int rc = json_is_object(top) ? read_list(a, kind, port, top, out) : WEIR_E_INVALID;
+    json_decref(top);
+    return rc;
+}
+
+static int read_event(struct arena *a,
+                      enum kube_kind kind,
+                      struct slice port,
+                      const json_t *top,
+                      struct kube_event *out)
+{
+    const json_t *object = json_object_get(top, "object");
+    struct slice type = text_of(top, "type");
+
+    if (slice_eq(type, SLICE("ADDED")) || slice_eq(type, SLICE("MODIFIED")))
+        out->type = KUBE_PUT;
+    else if (slice_eq(type, SLICE("DELETED")))
+        out->type = KUBE_GONE;
+    else if (slice_eq(type, SLICE("BOOKMARK")))
+        out->type = KUBE_BOOKMARK;
+    else if (slice_eq(type, SLICE("ERROR")))
+        out->type = KUBE_ERROR;
+    else
+        return WEIR_E_INVALID;
+    if (!json_is_object(object))
+        return WEIR_E_INVALID;
+    if (out->type == KUBE_BOOKMARK)
+        return copy_text(a, json_object_get(object, "metadata"), "resourceVersion",
+                         &out->object.version);
+    if (out->type == KUBE_ERROR) {
+        json_int_t code = json_integer_value(json_object_get(object, "code"));
+        out->code = code > 0 && code < 1000 ? (uint32_t)code : 0;
+        return copy_text(a, object, "message", &out->why);
+    }
+    return read_object(a, kind, port, object, &out->object);
+}
+
+int kube_read_event(struct arena *a,
+                    enum kube_kind kind,
+                    struct slice port,
+                    struct slice text,
+                    struct kube_event *out)
+{
+    struct native_error error;
+    json_t *top = native_load_json(text, &error);
+
+    *out = (struct kube_event){0};
+    int rc = json_is_object(top) ? read_event(a, kind, port, top, out) : WEIR_E_INVALID;
+    json_decref(top);
+    return rc;
+}
+
+struct slice kube_read_status(struct arena *a, struct slice body)
+{
+    struct native_error error;
+    json_t *top = native_load_json(body, &error);
+    struct slice message = {NULL, 0};
+
+    if (!slice_eq(text_of(top, "kind"), SLICE("Status")) || copy_text(a, top, "message", &message))
+        message = (struct slice){NULL, 0};
+    json_decref(top);
+    return message;
+}
+
+/* --- objects --- */
+
+static int copy_pairs(struct arena *a, const struct kv *from, uint32_t n, struct kv **to)
+{
+    struct kv *kv = arena_array(a, n + 1, sizeof(*kv));
+
+    if (!kv)
+        return WEIR_E_NOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        if (arena_slice(a, from[i].key, &kv[i].key) || arena_slice(a, from[i].value, &kv[i].value))
+            return WEIR_E_NOMEM;
+    *to = kv;
+    return 0;
+}
+
+static int copy_endpoints(struct arena *a, struct kube_object *to)
+{
+    struct kube_endpoint *list = arena_array(a, to->n_endpoints + 1, sizeof(*list));
+
+    if (!list)
+        return WEIR_E_NOMEM;
+    for (uint32_t i = 0; i < to->n_endpoints; i++) {
+        struct kube_endpoint *e = &list[i];
+        *e = to->endpoints[i];
+        struct slice *texts[] = {&e->host, &e->pod, &e->uid, &e->node, &e->zone};
+        for (size_t t = 0; t < sizeof(texts) / sizeof(*texts); t++)
+            if (arena_slice(a, *texts[t], texts[t]))
+                return WEIR_E_NOMEM;
+    }
+    to->endpoints = list;
+    return 0;
+}
+
+int kube_copy(struct arena *a, const struct kube_object *from, struct kube_object *to)
+{
+    struct kube_object o = *from;
+
+    if (arena_slice(a, o.name, &o.name) || arena_slice(a, o.version, &o.version) ||
+        arena_slice(a, o.service, &o.service) ||
+        copy_pairs(a, o.metadata, o.n_metadata, &o.metadata) ||
+        copy_pairs(a, o.labels, o.n_labels, &o.labels) || copy_endpoints(a, &o))
+        return WEIR_E_NOMEM;
+    *to = o;
+    return 0;
+}
+
+static bool same_pairs(const struct kv *one, uint32_t n, const struct kv *other, uint32_t n_other)
+{
+    if (n != n_other)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!slice_eq(one[i].key, other[i].key) || !slice_eq(one[i].value, other[i].value))
+            return false;
+    return true;
+}
+
+static bool same_endpoint(const struct kube_endpoint *a, const struct kube_endpoint *b)
+{
+    return slice_eq(a->host, b->host) && a->port == b->port && a->tls == b->tls &&
+           a->ready == b->ready && a->serving == b->serving && a->terminating == b->terminating &&
+           slice_eq(a->pod, b->pod) && slice_eq(a->uid, b->uid) && slice_eq(a->node, b->node) &&
+           slice_eq(a->zone, b->zone);
+}
+
+bool kube_same(const struct kube_object *one, const struct kube_object *other)
+{
+    if (!slice_eq(one->service, other->service) || one->n_endpoints != other->n_endpoints ||
+        !same_pairs(one->metadata, one->n_metadata, other->metadata, other->n_metadata) ||
+        !same_pairs(one->labels, one->n_labels, other->labels, other->n_labels))
+        return false;
+    for (uint32_t i = 0; i < one->n_endpoints; i++)
+        if (!same_endpoint(&one->endpoints[i], &other->endpoints[i]))
+            return false;
+    return true;
+}
+
+static struct slice value_of(const struct kube_object *pod, struct slice key)
+{
+    for (uint32_t i = 0; pod && i < pod->n_metadata; i++)
+        if (slice_eq(pod->metadata[i].key, key))
+            return pod->metadata[i].value;
+    return (struct slice){NULL, 0};
+}
+
+static uint32_t weight_of(const struct kube_object *pod)
+{
+    uint64_t w;
+
+    if (num_scaled(slice_trim(value_of(pod, SLICE("weight"))), WEIGHT_ONE, &w))
+        return WEIGHT_ONE;
+    return w > WEIGHT_MAX ? (uint32_t)WEIGHT_MAX : (uint32_t)w;
+}
+
+int kube_instance(struct arena *a,
+                  const struct kube_endpoint *e,
+                  const struct kube_object *pod,
+                  struct instance *out)
+{
+    uint32_t n = pod ? pod->n_metadata : 0;
+    struct kv *kv = arena_array(a, (size_t)n + 2, sizeof(*kv));
+
+    if (!kv)
+        return WEIR_E_NOMEM;
+    if (n)
+        memcpy(kv, pod->metadata, n * sizeof(*kv));
+    if (e->pod.n && !value_of(pod, SLICE("pod")).p)
+        kv[n++] = (struct kv){SLICE("pod"), e->pod};
+    if (e->node.n && !value_of(pod, SLICE("node")).p)
+        kv[n++] = (struct kv){SLICE("node"), e->node};
+    *out = (struct instance){
+        .tls = e->tls || slice_eq_nocase(value_of(pod, SLICE("scheme")), SLICE("https")),
+        .host = e->host,
+        .port = e->port,
+        .weight = weight_of(pod),
+        .enabled = true,
+        /* Who terminates is no longer ready, but what runs there may finish. */
+        .healthy = e->terminating || e->ready,
+        .draining = e->terminating,
+        .zone = e->zone.n ? e->zone : e->node,
+        .metadata = kv,
+        .n_metadata = n,
+        .labels = pod ? pod->labels : NULL,
+        .n_labels = pod ? pod->n_labels : 0,
+        /* A pod that takes the address of another is another life. 53 bits, as JSON has: it is saved. */
+        .epoch = e->uid.n ? hash_slice(e->uid, 0) >> 11 : 0,
+    };
+    return 0;
+}
+
+/* --- streams --- */
+
+ssize_t kube_frame(struct kube_frame *f, struct slice text)
+{
+    for (; f->at < text.n; f->at++) {
+        char c = text.p[f->at];
+        if (f->in_text) {
+            if (f->escaped)
+                f->escaped = false;
+            else if (c == '\\')
+                f->escaped = true;
+            else
+                f->in_text = c != '"';
+            continue;
+        }
+        if (f->depth == 0 && c != '{' && !strchr(" \t\r\n", c))
+            return WEIR_E_INVALID;
+        f->in_text = c == '"';
+        if (c == '{' || c == '[') {
+            if (++f->depth > DEPTH_MAX)
+                return WEIR_E_INVALID;
+        } else if ((c == '}' || c == ']') && --f->depth == 0) {
+            ssize_t n = (ssize_t)f->at + 1;
+            *f = (struct kube_frame){0};
+            return n;
+        }
+    }
+    return 0;
+}
+
+/* --- asking --- */
+
+static void put_value(struct buf *out, const char *name, struct slice value)
+{
+    buf_put_char(out, '&');
+    buf_put_str(out, name);
+    buf_put_char(out, '=');
+    wire_url_encode(value, "", out);
+}
+
+int kube_write_path(struct buf *out, const struct kube_query *q)
+{
+    buf_put_str(out, q->kind == KUBE_SLICES ? "/apis/discovery.k8s.io/v1/namespaces/"
+                                            : "/api/v1/namespaces/");
+    wire_url_encode(q->ns, "", out);
+    buf_put_str(out, q->kind == KUBE_SLICES ? "/endpointslices?" : "/pods?");
+    if (q->watch) {
+        buf_put_str(out, "watch=1&allowWatchBookmarks=true&timeoutSeconds=");
+        buf_put_u64(out, q->timeout_s);
+        put_value(out, "resourceVersion", q->version);
+    } else {
+        buf_put_str(out, "limit=");
+        buf_put_u64(out, q->limit);
+        if (q->more.n)
+            put_value(out, "continue", q->more);
+    }
+    if (q->selector.n)
+        put_value(out, "labelSelector", q->selector);
+    return out->err;
+}
+
+int kube_write_selector(struct buf *out, const struct slice *services, uint32_t n)
+{
+    buf_put_slice(out, SERVICE_LABEL);
+    buf_put_str(out, " in (");
+    for (uint32_t i = 0; i < n; i++) {
+        if (i)
+            buf_put_char(out, ',');
+        buf_put_slice(out, services[i]);
+    }
+    return buf_put_char(out, ')');
+}
