@@ -25,5 +25,6 @@ struct adapter_kind {
 };
 
 extern const struct adapter_kind discovery_file;
+extern const struct adapter_kind discovery_nacos;
 
 #endif /* WEIR_DISCOVERY_ADAPTER_H */

@@ -19,6 +19,7 @@ struct discovery {
 
 static const struct adapter_kind *const kinds[] = {
     [CONF_SOURCE_FILE] = &discovery_file,
+    [CONF_SOURCE_NACOS] = &discovery_nacos,
 };
 
 static int copy_texts(struct arena *a, const struct slice **texts, uint32_t n)
