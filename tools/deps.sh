@@ -13,9 +13,14 @@ say() { echo "deps: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 set_build="gcc@gcc libc6-dev meson@meson ninja-build@ninja pkg-config@pkg-config curl@curl
+<<<<<<< HEAD
 libyaml-dev libjansson-dev libxxhash-dev libc-ares-dev libcurl4-openssl-dev libssl-dev"
 set_test="libcmocka-dev python3@python3 python3-venv@python3.venv nodejs@node npm@npm shellcheck@shellcheck valgrind@valgrind
 openssl@openssl"
+=======
+libyaml-dev libjansson-dev libxxhash-dev libc-ares-dev libcurl4-openssl-dev libssl-dev libnghttp2-dev"
+set_test="libcmocka-dev python3@python3 python3-venv@python3.venv nodejs@node npm@npm shellcheck@shellcheck valgrind@valgrind"
+>>>>>>> 78b3c0a (net, registry: Weir answers Nacos SDKs over gRPC)
 set_bench="python3@python3 haproxy@haproxy nginx-light@nginx strace@strace valgrind@valgrind"
 
 has() { # PACKAGE[@PROBE]

@@ -101,14 +101,15 @@ static void get_services(struct nacos_call *n)
         return;
     if (!group.p)
         group = SLICE(NACOS_GROUP);
-    call_out(n->c, &out);
+    struct nacos_names names;
     int rc =
-        nacos_write_services(&n->c->registry->store, &n->c->arena, ns, group, page, size, &out);
+        nacos_find_services(&n->c->registry->store, &n->c->arena, ns, group, page, size, &names);
     if (rc) {
-        buf_fini(&out);
         nacos_fail(n, 500, V3_SERVER, "%s", err_text(rc));
         return;
     }
+    call_out(n->c, &out);
+    nacos_write_services(&names, &out);
     call_reply(n->c, 200, nacos_json_type, &out);
 }
 
@@ -166,6 +167,11 @@ static bool access_ok(const struct registry *r, struct slice given)
     return differ == 0;
 }
 
+bool nacos_token_ok(const struct registry *r, struct slice given)
+{
+    return !r->token || access_ok(r, given) || registry_token_ok(r, given);
+}
+
 /** accessToken= (from a login, or the token itself), Authorization: Bearer, or username and password on each call. */
 static bool authorized(const struct nacos_call *n)
 {
@@ -177,7 +183,7 @@ static bool authorized(const struct nacos_call *n)
     if (!given.p)
         given = call_bearer(n->c);
     if (given.p)
-        return access_ok(r, given) || registry_token_ok(r, given);
+        return nacos_token_ok(r, given);
     return registry_token_ok(r, nacos_text(n, "password"));
 }
 

@@ -99,11 +99,7 @@ bool nacos_read_namespace(struct nacos_call *n, struct slice *out)
     *out = nacos_text(n, "namespaceId");
     if (!out->p)
         *out = SLICE(NACOS_PUBLIC);
-    bool good = out->n <= NACOS_NAMESPACE_MAX;
-    for (size_t i = 0; i < out->n; i++) {
-        char ch = ascii_lower(out->p[i]);
-        good &= (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') || ch == '_' || ch == '-';
-    }
+    bool good = nacos_namespace_ok(*out);
     if (!good)
         nacos_fail(n, 400, V3_INVALID,
                    "Param 'namespaceId' is illegal: letters, digits, '_' and '-', at most %u",

@@ -29,13 +29,21 @@ int nacos_write_service(const struct registry *registry,
 /** The service itself. */
 void nacos_write_service_info(struct buf *out, const struct service *service);
 
-/** {"count","doms"}: names of one group, sorted, one page of them. */
-int nacos_write_services(const struct store *store,
-                         struct arena *a,
-                         struct slice ns,
-                         struct slice group,
-                         uint64_t page,
-                         uint64_t size,
-                         struct buf *out) MUST_CHECK;
+/** One page of the names of a group, sorted; in the arena. */
+struct nacos_names {
+    uint32_t count; /**< of all */
+    const struct slice *list;
+    uint32_t n;
+};
+/** @param page from 1. @return 0 or WEIR_E_NOMEM. */
+int nacos_find_services(const struct store *store,
+                        struct arena *a,
+                        struct slice ns,
+                        struct slice group,
+                        uint64_t page,
+                        uint64_t size,
+                        struct nacos_names *out) MUST_CHECK;
+/** {"count","doms"}. */
+void nacos_write_services(const struct nacos_names *names, struct buf *out);
 
 #endif /* WEIR_REGISTRY_NACOS_VIEW_H */
