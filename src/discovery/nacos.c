@@ -137,6 +137,7 @@ static void nacos_close(void *adapter)
 {
     struct nacos *n = adapter;
 
+    nacos_push_stop(n);
     for (uint32_t i = 0; n->services && i < n->conf->n_services; i++) {
         if (!n->services[i].nacos)
             break;
@@ -185,7 +186,12 @@ static void nacos_begin(void *adapter)
     struct nacos *n = adapter;
     uint64_t now = loop_now(n->env->loop);
 
-    for (uint32_t i = 0; i < n->conf->n_services; i++)
+    /* Signed requests are HTTP's. */
+    n->polls = n->conf->protocol != CONF_NACOS_GRPC || n->secret_key;
+    int rc = n->conf->protocol != CONF_NACOS_HTTP && !n->secret_key ? nacos_push_start(n) : 0;
+    if (rc)
+        source_failed(n->source, "%s", err_text(rc));
+    for (uint32_t i = 0; n->polls && i < n->conf->n_services; i++)
         nacos_poll_at(&n->services[i], now + n->conf->interval_ns * i / n->conf->n_services);
 }
 

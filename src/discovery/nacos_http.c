@@ -149,6 +149,8 @@ static void on_login(void *ctx, const struct fetch_result *r)
             next_server(n, n->server);
     }
     wake_waiting(n, in);
+    if (n->push)
+        nacos_push_login(n->push, in);
 }
 
 bool nacos_needs_login(struct nacos *n)
@@ -179,7 +181,7 @@ static void done_for_now(struct nacos_service *s)
 {
     s->tried = 0;
     s->renewed = false;
-    if (!s->nacos->pushed)
+    if (s->nacos->polls && !s->subscribed)
         nacos_poll_at(s, loop_now(s->nacos->env->loop) + s->nacos->conf->interval_ns);
 }
 
@@ -240,7 +242,7 @@ static void poll_now(struct nacos_service *s)
     bool v3 = n->servers[n->server].v3;
     struct buf query;
 
-    if (s->fetch || n->pushed)
+    if (s->fetch || s->subscribed)
         return;
     if (nacos_needs_login(n)) {
         s->waits = true;
@@ -289,4 +291,6 @@ void nacos_http_fini(struct nacos_service *s)
     if (s->fetch)
         fetch_cancel(s->fetch);
     s->fetch = NULL;
+    s->waits = s->renewed = false;
+    s->tried = 0;
 }

@@ -181,6 +181,8 @@ static void root_member(struct reader *r, struct slice text, bool truth)
         keep(r, text, &o->name);
     else if (key_is(r, "groupName"))
         keep(r, text, &o->group);
+    else if (r->depth == 1 && key_is(r, "errorCode"))
+        o->error = num_u64(text, &code) == 0 ? code : 0;
     else if (r->depth == 1 && (key_is(r, "resultCode") || (key_is(r, "code") && !o->coded)) &&
              num_u64(text, &code) == 0) {
         o->code = code;

@@ -18,6 +18,7 @@ struct nacos_listed {
 struct nacos_answer {
     uint64_t code;           /**< resultCode, errorCode or code */
     bool coded;              /**< one of them was there */
+    uint64_t error;          /**< errorCode of gRPC; 0 = none */
     struct slice message;    /**< words of an error */
     struct slice request_id; /**< of a pushed request */
     struct slice name, group;

@@ -23,6 +23,7 @@ struct nacos_service {
     bool known;          /**< hash is set */
     bool waits;          /**< for the login */
     bool renewed;        /**< this poll has caused a new login already */
+    bool subscribed;     /**< changes are pushed: not polled */
     bool strange;        /**< some instances cannot be read, and that was said */
     uint32_t tried;      /**< servers, in this poll */
     uint32_t asked;      /**< the server that fetch is of */
@@ -52,8 +53,8 @@ struct nacos {
     uint32_t logins; /**< number of the last one */
     bool login_v3;
     struct fetch *login;
-    struct nacos_push *push; /**< NULL: lists are polled */
-    bool pushed;             /**< a connection stands that tells changes: no polls */
+    bool polls;              /**< lists are asked for over HTTP where nothing is pushed */
+    struct nacos_push *push; /**< NULL: nothing is pushed */
     struct buf clusters;     /**< comma list */
 };
 
@@ -84,6 +85,14 @@ int nacos_call(struct nacos *n,
                fetch_done_fn done,
                void *ctx,
                struct fetch **out) MUST_CHECK;
+
+/* --- nacos_push.c --- */
+
+int nacos_push_start(struct nacos *n) MUST_CHECK;
+/** Harmless when it was not started. */
+void nacos_push_stop(struct nacos *n);
+/** A login has ended. */
+void nacos_push_login(struct nacos_push *p, bool in);
 
 /* --- nacos_write.c --- */
 

@@ -66,8 +66,6 @@ static void let_orphans_go(struct nacos_grpc *g, uint64_t now)
             free_held(g, h);
             continue;
         }
-        log_warn("registry", "%.*s goes: the connection that registered it is gone",
-                 SLICE_ARG(r->instance.key));
         store_remove(&g->registry->store, r, REASON_EXPIRED); /* frees h, by its event */
     }
 }

@@ -152,7 +152,10 @@ on_event(void *ctx, enum store_event event, const struct record *record, enum st
 {
     struct registry *r = ctx;
 
-    if (event == STORE_REMOVE && reason == REASON_EXPIRED)
+    if (event == STORE_REMOVE && reason == REASON_EXPIRED && record->kept)
+        log_warn("registry", "%.*s goes: the connection that registered it is gone",
+                 SLICE_ARG(record->instance.key));
+    else if (event == STORE_REMOVE && reason == REASON_EXPIRED)
         log_warn("registry",
                  "lease of %.*s ended: not heard of for %llu ms; it has to register again",
                  SLICE_ARG(record->instance.key),
