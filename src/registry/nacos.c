@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file The Nacos-compatible HTTP API: v1 for HTTP-era SDKs, and the client part of v3. What is exact and what differs
+ * @file The Nacos-compatible HTTP API: v1 for HTTP-era SDKs, v2 about instances, and the client part of v3. What is exact and what differs
  * from the reference server is written down in docs/registry.md. Here: services, operator, login, and who answers what.
  */
 #include <stdio.h>
@@ -216,6 +216,12 @@ static const struct route routes[] = {
     {"GET", "/v1/ns/operator/switches", get_switches, false},
     {"POST", "/v1/auth/login", post_login, true},
     {"POST", "/v1/auth/users/login", post_login, true},
+    {"POST", "/v2/ns/instance", nacos_post_instance, false},
+    {"DELETE", "/v2/ns/instance", nacos_delete_instance, false},
+    {"PUT", "/v2/ns/instance", nacos_edit_instance, false},
+    {"PATCH", "/v2/ns/instance", nacos_edit_instance, false},
+    {"GET", "/v2/ns/instance", nacos_get_instance, false},
+    {"GET", "/v2/ns/instance/list", nacos_get_list, false},
     {"POST", "/v3/auth/user/login", post_login, true},
     {"POST", "/v3/client/ns/instance", nacos_post_instance, false},
     {"DELETE", "/v3/client/ns/instance", nacos_delete_instance, false},
@@ -238,7 +244,8 @@ static const struct route *route_of(struct slice method, struct slice path, bool
 void nacos_handle(struct call *c)
 {
     struct slice path = slice_from(c->request->path, sizeof("/nacos") - 1);
-    struct nacos_call n = {.c = c, .v3 = slice_starts(path, SLICE("/v3/"))};
+    bool v3 = slice_starts(path, SLICE("/v3/"));
+    struct nacos_call n = {.c = c, .wrapped = v3 || slice_starts(path, SLICE("/v2/")), .v3 = v3};
     struct slice type = wire_http1_value(c->request->head, SLICE("Content-Type"));
     bool form = !type.p || slice_eq_nocase(slice_of(type.p, MIN(type.n, 33)),
                                            SLICE("application/x-www-form-urlencoded"));

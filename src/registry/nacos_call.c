@@ -22,7 +22,7 @@ void nacos_fail(struct nacos_call *n, unsigned status, unsigned code, const char
     (void)vsnprintf(message, sizeof(message), format, args);
     va_end(args);
     call_out(n->c, &out);
-    if (!n->v3) {
+    if (!n->wrapped) {
         buf_put_str(&out, "caused: ");
         buf_put_str(&out, message);
         buf_put_char(&out, ';');
@@ -39,7 +39,7 @@ void nacos_fail(struct nacos_call *n, unsigned status, unsigned code, const char
 
 void nacos_ok(struct nacos_call *n)
 {
-    if (n->v3)
+    if (n->wrapped)
         http_reply(n->c->request, 200, nacos_json_type,
                    SLICE("{\"code\":0,\"message\":\"success\",\"data\":\"ok\"}"));
     else

@@ -138,7 +138,8 @@ void nacos_write_list_begin(struct buf *out, const struct nacos_list_view *v);
 /** @param first no comma before it. */
 void nacos_write_host(struct buf *out, const struct nacos_host_view *v, bool first);
 void nacos_write_list_end(struct buf *out, const struct nacos_list_view *v);
-void nacos_write_detail(struct buf *out, const struct nacos_host_view *v);
+/** @param v2 under the name that v2 has for the service. */
+void nacos_write_detail(struct buf *out, const struct nacos_host_view *v, bool v2);
 void nacos_write_beat(struct buf *out, uint32_t interval_ms, unsigned code);
 /** A double as Java writes it: 1.0, 0.5. */
 void nacos_write_weight(struct buf *out, uint32_t thousandths);

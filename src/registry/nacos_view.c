@@ -243,17 +243,17 @@ int nacos_write_service(const struct registry *registry,
                         const struct service *service,
                         struct nacos_list_view *v,
                         bool healthy_only,
-                        bool v3,
+                        bool bare,
                         struct buf *out)
 {
     v->protected_ = service && protect(service, v->clusters);
-    if (v3)
-        buf_put_str(out, "{\"code\":0,\"message\":\"success\",\"data\":[");
+    if (bare)
+        buf_put_char(out, '[');
     else
         nacos_write_list_begin(out, v);
     int rc = service ? write_hosts(registry, a, service, v, healthy_only, out) : 0;
-    if (v3)
-        buf_put_str(out, "]}");
+    if (bare)
+        buf_put_char(out, ']');
     else
         nacos_write_list_end(out, v);
     return rc;

@@ -17,13 +17,13 @@ int nacos_view(const struct registry *registry,
                struct slice grouped,
                struct nacos_host_view *out) MUST_CHECK;
 
-/** The instances of a service (NULL: none) that a list shows. @param v3 a bare array in a result. */
+/** The instances of a service (NULL: none) that a list shows. @param bare an array of them, nothing around it (v3). */
 int nacos_write_service(const struct registry *registry,
                         struct arena *a,
                         const struct service *service,
                         struct nacos_list_view *v,
                         bool healthy_only,
-                        bool v3,
+                        bool bare,
                         struct buf *out) MUST_CHECK;
 
 /** The service itself. */
