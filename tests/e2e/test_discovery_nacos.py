@@ -7,11 +7,12 @@ import weir_harness as h
 from nacos_double import NacosDouble, host
 
 QUICK = {"interval": "50ms", "timeout": "10s", "down_after": 1, "up_after": 1}
+TURNS = [{"match": {"path": "/v1/**"}, "policy": "round_robin"}]    # all that can be used are used
 BAD_GATEWAY = "<html><body>502 Bad Gateway</body></html>"
 
 
 def source(*doubles, **more):
-    return {"health": QUICK,
+    return {"health": QUICK, "routes": TURNS,
             "discovery": [{"type": "nacos", "servers": [d.url for d in doubles], "services": ["llm"],
                            "protocol": "http", "interval": "20ms", **more}]}
 
@@ -379,3 +380,90 @@ def test_current_requests_are_written_back_with_the_whole_map(start_weir, upstre
         "serviceName": "DEFAULT_GROUP@@llm", "ip": "127.0.0.1", "port": str(a.port), "clusterName": "east",
         "weight": "2", "enabled": "true", "ephemeral": "true"}
     assert f["metadata"] == '{"model_id":"m","team":"x","current_requests":"1"}'
+
+
+# --- gRPC: against the embedded registry of another Weir, which stands for a Nacos of 2.x
+
+
+def pushed(*nodes, **more):
+    conf = source(**{"protocol": "grpc", **more})
+    conf["discovery"][0]["servers"] = ["http://%s:%d" % n for n in nodes]
+    return conf
+
+
+def tell(node, method, up, service="llm", **more):
+    fields = {"serviceName": service, "ip": "127.0.0.1", "port": up.port, "metadata": "model_id=m", "ephemeral": "false",
+              **more}
+    r = node.registry_http(method, "/nacos/v1/ns/instance?" + "&".join(f"{k}={v}" for k, v in fields.items()))
+    assert r.status == 200, r.body
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("protocol", ["grpc", "auto"])
+def test_changes_are_pushed(start_weir, upstream, protocol):
+    a, b = upstream(name="a"), upstream(name="b")
+    node = start_weir()
+    tell(node, "POST", a)
+    tell(node, "POST", b, "x", groupName="G")
+    weir = start_weir(pushed(node.registry, services=["llm", "G@@x"], protocol=protocol, interval="1h"))
+    weir.wait_up(a)
+    weir.wait_up(b)
+    tell(node, "DELETE", a)                                 # nothing is polled for an hour
+    becomes(weir, b)
+    tell(node, "POST", a, weight=0)
+    h.wait_until(lambda: set(endpoints(weir)) == ids(a, b), "a again")
+    assert who(weir, 6) == {"b"}
+    tell(node, "PUT", a, weight=1)
+    h.wait_until(lambda: who(weir, 6) == {"a", "b"}, "both")
+    assert stat(weir, "errors_total") == 0
+
+
+def test_a_lost_connection_is_made_anew_at_the_next_server(start_weir, upstream, tmp_path):
+    a, b = upstream(name="a"), upstream(name="b")
+    one, two = start_weir(), start_weir()
+    tell(one, "POST", a)
+    tell(two, "POST", a)
+    weir = start_weir(pushed(one.registry, two.registry))
+    weir.wait_up(a)
+    one.stop()
+    tell(two, "POST", b)
+    weir.wait_up(b)
+    assert set(endpoints(weir)) == ids(a, b)
+    assert weir.chat().status == 200
+
+
+def test_without_any_server_the_last_list_stays(start_weir, upstream):
+    a = upstream(name="a")
+    node = start_weir()
+    tell(node, "POST", a)
+    weir = start_weir(pushed(node.registry))
+    weir.wait_up(a)
+    port = node.registry[1]
+    node.stop()
+    h.wait_until(lambda: stat(weir, "up") == 0, "the source to be down")
+    assert weir.chat().status == 200
+    node = start_weir(args=("--registry-port", str(port)))
+    tell(node, "POST", a, weight=7)
+    h.wait_until(lambda: stat(weir, "up") == 1, "the source")
+    h.wait_until(lambda: endpoints(weir)[f"127.0.0.1:{a.port}"]["weight"] == 7, "the new list")
+
+
+def test_auto_polls_a_server_that_has_no_grpc(start_weir, upstream, nacos):
+    a = upstream(name="a")
+    double = nacos(shape="1.4")
+    double.put(host(a))
+    weir = start_weir(source(double, protocol="auto"))
+    weir.wait_up(a)
+    assert stat(weir, "errors_total") == 0
+
+
+def test_grpc_logs_in_and_survives_a_new_token(start_weir, upstream, tmp_path):
+    a = upstream(name="a")
+    (tmp_path / "token").write_text("s3cret\n")
+    node = start_weir({"registry": {"token": f"file:{tmp_path}/token"}})
+    r = node.registry_http("POST", f"/nacos/v1/ns/instance?serviceName=llm&ip=127.0.0.1&port={a.port}&ephemeral=false"
+                                   "&metadata=model_id=m&accessToken=s3cret")
+    assert r.status == 200
+    weir = start_weir(pushed(node.registry, username="nacos", password=f"file:{tmp_path}/token"))
+    weir.wait_up(a)
+    assert weir.chat().status == 200
