@@ -132,6 +132,7 @@ def test_the_instance_lives_as_long_as_its_connection(start_weir, upstream, sdk)
     assert weir.log_contains("the connection that registered it is gone")
 
 
+@pytest.mark.long                                               # the SDKs take up to half a minute to try again
 def test_after_a_restart_of_the_registry_the_client_is_back(start_weir, upstream, sdk):
     a = upstream(name="a")
     weir = start_weir()
@@ -141,7 +142,7 @@ def test_after_a_restart_of_the_registry_the_client_is_back(start_weir, upstream
     port = weir.registry[1]
     weir.stop()
     weir = start_weir(args=("--registry-port", str(port)))
-    weir.wait_up(a)                                             # registered anew by the SDK itself
+    h.wait_until(lambda: weir.up(a) == 1, "the SDK to register anew", timeout=6 * h.PATIENCE)
     assert weir.chat("m").status == 200
 
 
