@@ -282,6 +282,8 @@ static int start(struct serve *s)
         control_own(&s->control, &s->admin_addr, 1);
     if (s->registry)
         control_own(&s->control, &s->registry_addr, 1);
+    if (s->registry && registry_grpc_addr(s->registry))
+        control_own(&s->control, registry_grpc_addr(s->registry), 1);
     control_tell_sources(&s->control, s->edition->conf);
     control_publish(&s->control);
     systemd_close_unused();
