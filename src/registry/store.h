@@ -69,7 +69,7 @@ struct record {
     bool weight_held;  /**< an operator set instance.weight: clients do not change it */
     bool enabled_held; /**< the same for instance.enabled */
 
-    bool kept;         /**< by a connection: no lease */
+    bool kept; /**< by a connection: no lease */
 
     uint64_t ttl_ns;                             /**< native lease */
     uint32_t interval_ms, timeout_ms, delete_ms; /**< Nacos beat rules of this instance */

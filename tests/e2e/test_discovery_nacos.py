@@ -177,7 +177,7 @@ def test_lost_metadata_is_no_model_and_is_told(start_weir, upstream, nacos):
     weir.wait_up(a)
     double.put(host(b), host(a, metadata={}))
     h.wait_until(lambda: weir.chat("x").status != 200, "x to have nobody")
-    assert weir.log_contains("has lost its metadata")
+    h.wait_until(lambda: weir.log_contains("has lost its metadata"), "the line")
 
 
 def test_a_key_that_vanishes_is_unknown_not_an_error(start_weir, upstream, nacos):
@@ -405,7 +405,8 @@ def test_changes_are_pushed(start_weir, upstream, protocol):
     node = start_weir()
     tell(node, "POST", a)
     tell(node, "POST", b, "x", groupName="G")
-    weir = start_weir(pushed(node.registry, services=["llm", "G@@x"], protocol=protocol, interval="1h"))
+    weir = start_weir(pushed(node.registry, services=["llm", "G@@x"], protocol=protocol, interval="1h",
+                             empty_grace="off"))
     weir.wait_up(a)
     weir.wait_up(b)
     tell(node, "DELETE", a)                                 # nothing is polled for an hour
