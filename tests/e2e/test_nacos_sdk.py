@@ -129,7 +129,7 @@ def test_the_instance_lives_as_long_as_its_connection(start_weir, upstream, sdk)
     weir.wait_up(a)
     client.child.kill()
     weir.wait_gone(a)
-    assert weir.log_contains("the connection that registered it is gone")
+    h.wait_until(lambda: weir.log_contains("the connection that registered it is gone"), "the line")
 
 
 @pytest.mark.long                                               # the SDKs take up to half a minute to try again
