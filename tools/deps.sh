@@ -15,14 +15,14 @@ die() { say "$*"; exit 1; }
 set_build="gcc@gcc libc6-dev meson@meson ninja-build@ninja pkg-config@pkg-config curl@curl
 libyaml-dev libjansson-dev libxxhash-dev libc-ares-dev libcurl4-openssl-dev libssl-dev libnghttp2-dev"
 set_test="libcmocka-dev python3@python3 python3-venv@python3.venv nodejs@node npm@npm shellcheck@shellcheck valgrind@valgrind
-openssl@openssl"
+openssl@openssl dnsmasq-base@dnsmasq"
 set_java="maven@mvn default-jdk-headless@javac"
 set_bench="python3@python3 haproxy@haproxy nginx-light@nginx strace@strace valgrind@valgrind"
 
 has() { # PACKAGE[@PROBE]
 	case $1 in
 	*@python3.venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
-	*@nginx | *@haproxy) command -v "${1#*@}" >/dev/null || [ -x "/usr/sbin/${1#*@}" ] ;;
+	*@nginx | *@haproxy | *@dnsmasq) command -v "${1#*@}" >/dev/null || [ -x "/usr/sbin/${1#*@}" ] ;;
 	*@*) command -v "${1#*@}" >/dev/null ;;
 	*) dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed ;;
 	esac
@@ -72,18 +72,18 @@ install_missing() { # PACKAGE[@PROBE]...
 	} || die "apt-get could not install:$missing"
 }
 
-# promtool alone, out of its package: the package itself would bring a server, a user and a service.
-fetch_promtool() {
-	command -v promtool >/dev/null && return 0
-	[ -x "$tools/usr/bin/promtool" ] && return 0
-	say "unpacking promtool into build/tools"
+# One program alone, out of its package: the package itself would bring a server, a user and a service.
+fetch_tool() { # PROGRAM PACKAGE
+	command -v "$1" >/dev/null && return 0
+	[ -x "$tools/usr/bin/$1" ] && return 0
+	say "unpacking $1 into build/tools"
 	mkdir -p "$tools"
 	(
 		cd "$tools"
-		apt-get -qq download prometheus 2>/dev/null || { apt_get update && apt-get -qq download prometheus; }
-		dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xf - ./usr/bin/promtool
-		rm -f prometheus_*.deb
-	) >&2 || die "cannot get promtool from the Debian package prometheus"
+		apt-get -qq download "$2" 2>/dev/null || { apt_get update && apt-get -qq download "$2"; }
+		dpkg-deb --fsys-tarfile "$2"_*.deb | tar -xf - "./usr/bin/$1"
+		rm -f "$2"_*.deb
+	) >&2 || die "cannot get $1 from the Debian package $2"
 }
 
 # stamped FOLDER FILE...: true when FOLDER was made from exactly these files.
@@ -138,7 +138,8 @@ for set in "$@"; do
 	bench) install_missing $set_bench ;;
 	test)
 		install_missing $set_test
-		fetch_promtool
+		fetch_tool promtool prometheus
+		fetch_tool etcd etcd-server
 		make_venv venv "$root/tests/e2e/requirements.txt"
 		make_venv venv-nacos "$root/tests/e2e/requirements-nacos.txt"
 		make_node_modules

@@ -105,8 +105,10 @@ static void compile_addresses(struct build *b, struct conf *c, struct own *own, 
     c->n_listeners = n;
     c->admin = b->raw->admin.admin;
     c->registry = b->raw->registry.registry;
-    conf_tls_compile(b, &b->raw->admin.tls, &c->admin.tls);
-    conf_tls_compile(b, &b->raw->registry.tls, &c->registry.tls);
+    struct conf_path admin = {.key = SLICE("admin")}, registry = {.key = SLICE("registry")};
+    conf_tls_compile(b, &b->raw->admin.tls, conf_child(b, 0, "admin"), &admin, &c->admin.tls);
+    conf_tls_compile(b, &b->raw->registry.tls, conf_child(b, 0, "registry"), &registry,
+                     &c->registry.tls);
 
     const struct {
         const char *section, *override, *what;
@@ -240,28 +242,62 @@ static void compile_endpoint(struct build *b,
     fill_instance(b, raw, e);
 }
 
+/* A base URL; of the DNS an address. */
+static int check_server(enum conf_source_type type, struct slice text, const char **why)
+{
+    struct conf_host literal;
+    struct slice host;
+    uint16_t port = 0;
+    bool tls;
+
+    if (type == CONF_SOURCE_DNS) {
+        *why = "is not the address of a name server; write it as 10.0.0.2:53 or [fd00::2]:53";
+        return conf_host_port_split(text, &host, &port) || port == 0 ||
+                       conf_host_parse(host, &literal)
+                   ? WEIR_E_INVALID
+                   : 0;
+    }
+    int rc = conf_url_split(text, &tls, &host, &port, why);
+    if (rc == 0 && host.p[0] == '/') {
+        *why = "is a socket; write http://host:port or https://host:port";
+        return WEIR_E_INVALID;
+    }
+    return rc;
+}
+
 static void
 check_servers(struct build *b, const struct raw_source *raw, const struct conf_path *path)
 {
     struct conf_path list = under(path, "servers");
     uint32_t node = conf_child(b, raw->item.node, "servers");
     const char *why = "";
-    struct slice host;
-    uint16_t port;
-    bool tls;
 
-    for (uint32_t i = 0; i < raw->servers.n; i++) {
-        int rc = conf_url_split(raw->servers.items[i], &tls, &host, &port, &why);
-        if (rc == 0 && host.p[0] == '/') {
-            why = "is a socket; write http://host:port or https://host:port";
-            rc = WEIR_E_INVALID;
-        }
-        if (rc) {
+    for (uint32_t i = 0; i < raw->servers.n; i++)
+        if (check_server(raw->source.type, raw->servers.items[i], &why)) {
             struct conf_path here = at_index(&list, i);
             struct conf_place at = conf_place_value(b, conf_nth(b, node, i));
             CONF_FAIL(b, &at, &here, SLICE("\""), raw->servers.items[i], SLICE("\" "),
                       slice_str(why));
         }
+}
+
+/* host:port, or a name with SRV records. */
+static void check_names(struct build *b, const struct raw_source *raw, const struct conf_path *path)
+{
+    struct conf_path list = under(path, "services");
+    uint32_t node = conf_child(b, raw->item.node, "services");
+    struct slice host;
+    uint16_t port;
+
+    for (uint32_t i = 0; i < raw->services.n; i++) {
+        struct slice name = raw->services.items[i];
+        if (slice_find(name, ':') == name.n ||
+            (conf_host_port_split(name, &host, &port) == 0 && port != 0))
+            continue;
+        struct conf_path here = at_index(&list, i);
+        struct conf_place at = conf_place_value(b, conf_nth(b, node, i));
+        CONF_FAIL(b, &at, &here, SLICE("\""), name,
+                  SLICE("\" is neither host:port nor the name of SRV records"));
     }
 }
 
@@ -293,6 +329,8 @@ static void compile_source(struct build *b,
         return; /* from flags: a static one */
     struct conf_place at = conf_place_value(b, raw->item.node);
     check_servers(b, raw, path);
+    if (out->type == CONF_SOURCE_DNS)
+        check_names(b, raw, path);
     if (out->type != CONF_SOURCE_STATIC) {
         struct conf_path here = under(path, "name");
         for (const struct conf_source *other = first; other < out; other++)

@@ -56,6 +56,8 @@ struct conf_option {
     const struct conf_section *child;
     /** Bits of positions in the words of the section's "type": only with one of those may it be given; 0 = with any. */
     uint32_t only;
+    const char *
+        with; /**< a text beside it without which it does not count, and is not printed; NULL: none */
     const char *doc; /**< one sentence */
 };
 

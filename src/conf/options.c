@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "conf/option.h"
 #include "conf/raw.h"
+#include "conf/scalar.h"
 #include "sched/pick.h"
 
 /* clang-format off */
@@ -58,7 +59,7 @@ static const struct conf_option tls_options[] = {
      .doc = "Certificates for other hosts, chosen by the name that the client asks for (SNI)."},
     {.key = "client_ca", .type = CONF_T_FILE, .flags = CONF_LIVE, AT(raw_tls, client_ca),
      .doc = "Certificates in PEM that client certificates have to be signed by; when absent, clients are not asked for one."},
-    {.key = "client_cert", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_tls, client_cert), .words = client_cert_words, .fallback = "required",
+    {.key = "client_cert", .type = CONF_T_WORD, .flags = CONF_LIVE, AT(raw_tls, client_cert), .words = client_cert_words, .fallback = "required", .with = "client_ca",
      .doc = "With client_ca: whether a client may come without a certificate."},
 };
 SECTION("tls", raw_tls, tls_options);
@@ -153,8 +154,8 @@ static const struct conf_option source_options[] = {
      .child = &raw_endpoint_section, .only = FROM(STATIC), .doc = "The endpoints of a static source."},
     {.key = "path", .type = CONF_T_TEXT, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_source, source.path), .max = PATH_MAX_BYTES,
      .only = FROM(FILE), .doc = "File with endpoints: and a list as in a static source, YAML or JSON; read again when it changes."},
-    {.key = "servers", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_source, servers), .max = 16, .only = REMOTE,
-     .doc = "Base URLs of the registry's servers (http://host:port, https://host:port); the next one is asked when one fails. Required but for kubernetes, where the pod's own or the kubeconfig's counts."},
+    {.key = "servers", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_source, servers), .max = 16, .only = REMOTE | FROM(DNS),
+     .doc = "Base URLs of the registry's servers (http://host:port, https://host:port); the next one is asked when one fails. Required but for kubernetes, where the pod's own or the kubeconfig's counts, and for dns: there they are addresses of name servers (10.0.0.2:53), those of the system when absent."},
     {.key = "services", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_source, services), .max = 256,
      .only = FROM(DNS) | FROM(NACOS) | FROM(CONSUL) | FROM(KUBERNETES),
      .doc = "Services to look up. dns: host:port, or a name like _http._tcp.llm.example for SRV records; nacos: names, or GROUP@@name; kubernetes: names of Services."},
@@ -469,6 +470,12 @@ const struct conf_section conf_root = {.name = "", .size = (uint32_t)sizeof(stru
 
 bool conf_option_counts(const struct conf_section *s, const struct conf_option *o, const void *base)
 {
+    if (o->with) {
+        const struct conf_option *beside = conf_option_find(s, slice_str(o->with));
+        BUG_ON(!beside);
+        if (conf_scalar_absent(beside, (const char *)base + beside->offset))
+            return false;
+    }
     if (!o->only)
         return true;
     const struct conf_option *type = conf_option_find(s, SLICE("type"));

@@ -74,8 +74,12 @@ const struct policy *conf_policy_find(struct build *b,
 /** `routes` to c->routing.routes. @param names model ids and aliases to their raw_model. */
 void conf_routes_compile(struct build *b, struct conf *c, const struct map *names);
 
-/** TLS of a place that listens; plain when it was not written. */
-void conf_tls_compile(struct build *b, const struct raw_tls *raw, struct conf_tls *out);
+/** TLS of a place that listens; plain when it was not written. @param node, path of that place; node 0: not written. */
+void conf_tls_compile(struct build *b,
+                      const struct raw_tls *raw,
+                      uint32_t node,
+                      const struct conf_path *path,
+                      struct conf_tls *out);
 /** The rights of listeners[i]'s socket, and its TLS. */
 void conf_listener_compile(struct build *b,
                            const struct raw_listener *raw,

@@ -24,6 +24,9 @@ struct adapter_kind {
     void (*close)(void *adapter);
 };
 
+extern const struct adapter_kind discovery_consul;
+extern const struct adapter_kind discovery_dns;
+extern const struct adapter_kind discovery_etcd;
 extern const struct adapter_kind discovery_file;
 extern const struct adapter_kind discovery_nacos;
 

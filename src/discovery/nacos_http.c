@@ -62,11 +62,14 @@ int nacos_call(struct nacos *n,
         buf_put_slice(&url, query);
     }
     buf_put_char(&url, '\0');
+    const struct fetch_tls tls = {
+        .ca = n->conf->ca.p, .cert = n->conf->cert.p, .key = n->conf->key.p};
     struct fetch_options o = {.method = method,
                               .url = buf_slice(&url).p,
                               .body = post ? query : (struct slice){NULL, 0},
                               .content_type = post ? "application/x-www-form-urlencoded" : NULL,
                               .bearer = n->token,
+                              .tls = &tls,
                               .timeout_ns = TIMEOUT_NS,
                               .body_max = NACOS_ANSWER_MAX,
                               .done = done,

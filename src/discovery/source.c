@@ -206,6 +206,35 @@ void source_list_begin(struct source_list *l)
     l->in_round = true;
 }
 
+void source_list_keep(struct source_list *l, struct slice key)
+{
+    struct held *h = map_get(&l->held, key);
+
+    if (!h)
+        return;
+    stay(l->source, h);
+    h->round = l->round;
+}
+
+void source_list_resume(struct source_list *l)
+{
+    source_list_begin(l);
+    map_foreach(e, &l->held)
+    {
+        struct held *h = e->value;
+        if (!h->leaving_ns)
+            h->round = l->round;
+    }
+}
+
+void source_list_miss(struct source_list *l, struct slice key)
+{
+    struct held *h = map_get(&l->held, key);
+
+    if (h)
+        h->round = l->round - 1;
+}
+
 void source_list_abandon(struct source_list *l)
 {
     l->in_round = false;

@@ -6,6 +6,7 @@
  *
  * Whole answers: source_list_begin(), source_list_put() for each instance, source_list_end(). An answer that turns out
  * bad before its end: source_list_abandon(); nothing was lost. Single events: source_list_put(), source_list_remove().
+ * Several events at once: source_list_resume(), source_list_put(), source_list_miss(), source_list_end().
  *
  * Mass removal: an answer without hold_percent of those that were there (100: an empty one) is not believed at once. Who is
  * missing stays while our own checks pass, at most `grace`; whoever fails them goes at once.
@@ -84,6 +85,12 @@ void source_list_begin(struct source_list *l);
  * @return 0, WEIR_E_NOMEM, or what the sink said; then what was known stays. Cost: O(text); the sink is only told of changes.
  */
 int source_list_put(struct source_list *l, const struct instance *instance) MUST_CHECK;
+/** In an answer: it is listed, but what is said of it cannot be read. What was known of it stays. */
+void source_list_keep(struct source_list *l, struct slice key);
+/** An answer that begins as the one before: events follow. Cost: O(instances). */
+void source_list_resume(struct source_list *l);
+/** In an answer: it is listed no more. */
+void source_list_miss(struct source_list *l, struct slice key);
 /** The answer was whole: who was not put is removed, by the rule above. Counts as a good answer. */
 void source_list_end(struct source_list *l);
 void source_list_abandon(struct source_list *l);

@@ -94,3 +94,11 @@ int log_limit_pass(struct log_limit *l, uint64_t now_ns, uint64_t interval_ns, u
     *missed = atomic_exchange_explicit(&l->missed, 0, memory_order_relaxed);
     return 1;
 }
+
+const char *log_missed(uint64_t missed, char text[LOG_MISSED_TEXT])
+{
+    text[0] = '\0';
+    if (missed)
+        snprintf(text, LOG_MISSED_TEXT, " (said %llu times less)", (unsigned long long)missed);
+    return text;
+}

@@ -35,4 +35,8 @@ struct log_limit {
 /** @return non-zero when a line may be written now; *missed gets the number dropped since. */
 int log_limit_pass(struct log_limit *l, uint64_t now_ns, uint64_t interval_ns, uint64_t *missed);
 
+enum { LOG_MISSED_TEXT = 48 };
+/** For the end of such a line: " (said N times less)", nothing when none was dropped. @return text. */
+const char *log_missed(uint64_t missed, char text[LOG_MISSED_TEXT]);
+
 #endif /* WEIR_LOOP_LOG_H */

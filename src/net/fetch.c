@@ -3,6 +3,7 @@
 #include "net/fetch.h"
 
 #include <curl/curl.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/num.h"
@@ -27,6 +28,7 @@ struct fetch {
     struct buf sent; /* the request's own body */
     uint64_t started_ns;
     fetch_done_fn done;
+    int (*on_data)(void *ctx, struct slice piece);
     void *ctx;
     char error[CURL_ERROR_SIZE];
 };
@@ -78,6 +80,7 @@ static void collect(struct fetcher *f)
             .status = (unsigned)status,
             .body = buf_slice(&t->body),
             .elapsed_ns = loop_clock() - t->started_ns,
+            .fetch = t,
         };
         r.message = !r.error ? "ok" : t->error[0] ? t->error : curl_easy_strerror(code);
         if (r.error == WEIR_E_FULL)
@@ -145,8 +148,10 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *so
         curl_multi_assign(f->multi, fd, NULL);
         return 0;
     }
-    if (w)
+    if (w && w->watch.loop)
         return loop_rewatch(&w->watch, mask) == 0 ? 0 : -1;
+    if (w)
+        return loop_watch(f->loop, &w->watch, mask) == 0 ? 0 : -1;
     w = mem_zalloc(loop_mem(), sizeof(*w));
     if (!w)
         return -1;
@@ -162,10 +167,32 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *so
     return 0;
 }
 
+/*
+ * libcurl may close a socket first and tell on_socket() later. By then its number can be another thread's connection, or a
+ * new one of libcurl's own: so the loop lets go of it here.
+ */
+static int on_close(void *ctx, curl_socket_t fd)
+{
+    struct fetcher *f = ctx;
+
+    weir_list_foreach (at, &f->watches) {
+        struct socket_watch *w = container_of(at, struct socket_watch, node);
+        if (w->watch.fd == fd)
+            loop_unwatch(&w->watch);
+    }
+    return close(fd);
+}
+
 static size_t on_body(char *p, size_t size, size_t n, void *ctx)
 {
     struct fetch *t = ctx;
+    long status = 0;
 
+    if (t->on_data) {
+        curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+        if (status == 200)
+            return t->on_data(t->ctx, slice_of(p, size * n)) == 0 ? size * n : 0;
+    }
     return buf_put(&t->body, p, size * n) == 0 ? size * n : 0;
 }
 
@@ -238,6 +265,9 @@ static int set_headers(struct fetch *t, const struct fetch_options *o)
     if (!rc && o->bearer)
         rc = strpbrk(o->bearer, "\r\n") ? WEIR_E_INVALID
                                         : add_header(t, "Authorization: Bearer ", o->bearer);
+    if (!rc && o->authorization)
+        rc = strpbrk(o->authorization, "\r\n") ? WEIR_E_INVALID
+                                               : add_header(t, "Authorization: ", o->authorization);
     return rc;
 }
 
@@ -308,6 +338,7 @@ int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch *
         return WEIR_E_NOMEM;
     t->fetcher = f;
     t->done = o->done;
+    t->on_data = o->on_data;
     t->ctx = o->ctx;
     t->started_ns = loop_clock();
     list_init(&t->node);
@@ -319,6 +350,8 @@ int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch *
         return WEIR_E_NOMEM;
     }
     curl_easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+    curl_easy_setopt(t->easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
+    curl_easy_setopt(t->easy, CURLOPT_CLOSESOCKETDATA, f);
     curl_easy_setopt(t->easy, CURLOPT_URL, o->url);
     if (o->unix_path)
         curl_easy_setopt(t->easy, CURLOPT_UNIX_SOCKET_PATH, o->unix_path);
@@ -334,6 +367,11 @@ int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch *
     curl_easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(o->timeout_ns / NS_PER_MS));
+    if (o->connect_ns)
+        curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_ns / NS_PER_MS));
+    curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, 15L);
+    curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPINTVL, 5L);
     curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->error);
     curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
@@ -354,4 +392,13 @@ int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch *
 void fetch_cancel(struct fetch *t)
 {
     dispose(t);
+}
+
+struct slice fetch_header(const struct fetch_result *r, const char *name)
+{
+    struct curl_header *h;
+
+    return curl_easy_header(r->fetch->easy, name, 0, CURLH_HEADER, -1, &h) == CURLHE_OK
+               ? slice_str(h->value)
+               : (struct slice){NULL, 0};
 }

@@ -20,6 +20,7 @@ struct fetch_result {
     struct slice body;
     const char *message; /**< words for a log line, never NULL */
     uint64_t elapsed_ns;
+    struct fetch *fetch; /**< for fetch_header() */
 };
 
 typedef void (*fetch_done_fn)(void *ctx, const struct fetch_result *result);
@@ -38,9 +39,17 @@ struct fetch_options {
     struct slice body;           /**< copied; absent = none */
     const char *content_type;    /**< NULL = none */
     const char *bearer;          /**< Authorization: Bearer; NULL = none */
-    uint64_t timeout_ns;         /**< whole exchange */
-    size_t body_max;             /**< of the answer */
-    fetch_done_fn done;          /**< called once, unless cancelled */
+    const char *authorization;   /**< Authorization, as it is; NULL = none */
+    uint64_t connect_ns;         /**< to be connected; 0 = timeout_ns alone counts */
+    uint64_t
+        timeout_ns;  /**< whole exchange; 0 = no end: a dead peer is noticed by TCP's keep-alive */
+    size_t body_max; /**< of the answer, without on_data */
+    /**
+     * Set: the body of an answer with status 200 comes piece by piece as it arrives. Not 0 ends the exchange: done follows
+     * with WEIR_E_IO. Must not call fetch_*().
+     */
+    int (*on_data)(void *ctx, struct slice piece);
+    fetch_done_fn done; /**< called once, unless cancelled */
     void *ctx;
 };
 
@@ -51,5 +60,7 @@ void fetcher_free(struct fetcher *f);
 /** @param out may be NULL; else a handle valid until done or cancel. done is never called inside this call. */
 int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch **out) MUST_CHECK;
 void fetch_cancel(struct fetch *t);
+/** A header of the answer, absent when it has none; inside done only. */
+struct slice fetch_header(const struct fetch_result *r, const char *name);
 
 #endif /* WEIR_NET_FETCH_H */

@@ -109,6 +109,8 @@ static void finish(struct http_conn *h)
         release(h);
         return;
     }
+    list_del(&h->node);
+    list_add(&h->server->conns, &h->node);
     buf_consume(&h->bytes, h->head_len + h->raw_body);
     if (buf_len(&h->bytes) == 0)
         buf_fini(&h->bytes);
@@ -418,12 +420,28 @@ static void on_timer(struct loop_timer *t)
         release(h);
 }
 
+/* Of those that have asked nothing yet the one that has been quiet longest gives way: heads that never end must not keep
+ * everybody out. */
+static bool make_room(struct http_server *s)
+{
+    if (s->n_conns < s->o.connections_max)
+        return true;
+    weir_list_foreach (at, &s->conns) {
+        struct http_conn *h = container_of(at, struct http_conn, node);
+        if (h->active || net_conn_queued(&h->conn) > 0)
+            continue;
+        release(h);
+        return true;
+    }
+    return false;
+}
+
 static void on_accept(struct net_listener *l, int fd, const struct net_addr *peer)
 {
     struct http_server *s = container_of(l, struct http_server, listener);
     struct http_conn *h = mem_zalloc(loop_mem(), sizeof(*h));
 
-    if (!h || s->n_conns >= s->o.connections_max) {
+    if (!h || !make_room(s)) {
         mem_free(loop_mem(), h);
         net_fd_close(fd);
         return;

@@ -39,8 +39,8 @@ struct http_server_options {
     struct net_addr addr;
     struct net_tls_slot *tls; /**< borrowed; NULL, or empty = plain */
     size_t body_max;          /**< above: 413, connection closed */
-    uint32_t connections_max;
-    uint64_t idle_ns; /**< closes idle and half-sent connections */
+    uint32_t connections_max; /**< then the one that has been without a request longest gives way */
+    uint64_t idle_ns;         /**< closes idle and half-sent connections */
     http_handler_fn handler;
     void *ctx;
 };

@@ -76,13 +76,14 @@ static void on_retry(struct loop_timer *t)
 static void rest(struct net_listener *l)
 {
     static struct log_limit limit;
+    char more[LOG_MISSED_TEXT];
     uint64_t missed;
 
     struct loop *loop = l->watch.loop;
     if (log_limit_pass(&limit, loop_now(loop), NS_PER_S, &missed))
-        log_warn("net", "cannot accept: %s (resting 100 ms; said %llu times less)",
+        log_warn("net", "cannot accept: %s; resting 100 ms%s",
                  errno == EMFILE || errno == ENFILE ? "out of file descriptors" : "out of memory",
-                 (unsigned long long)missed);
+                 log_missed(missed, more));
     /* Out of epoll: an exclusive watch cannot be given another mask. */
     loop_unwatch(&l->watch);
     l->resting = loop;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One entry per name: its addresses until they expire, or the queries that wait for them. c-ares' descriptors are
- * watched on the loop, its timeouts by a loop timer. A failed look-up is remembered for one second, so that a burst of
+ * One entry per name: its addresses until they expire, or the queries that wait for them. A failed look-up is remembered for one second, so that a burst of
  * requests for a dead name does not become a burst of questions; the last good addresses are kept and used on failure.
  */
 #include "net/resolve.h"
@@ -13,8 +12,9 @@
 #include "base/num.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
+#include "net/dns.h"
 
-enum { NAMES_MAX = 4096, ADDRS_MAX = 16, WATCHES_MAX = 16, NAME_MAX_BYTES = 255 };
+enum { NAMES_MAX = 4096, ADDRS_MAX = 16, NAME_MAX_BYTES = 255 };
 #define TTL_MIN_NS (5 * NS_PER_S)
 #define TTL_MAX_NS (60 * NS_PER_S)
 #define FAILED_NS  NS_PER_S
@@ -30,76 +30,11 @@ struct name {
     struct list waiting;
 };
 
-struct resolver_watch {
-    struct loop_watch watch;
-    struct resolver *resolver;
-    bool used;
-};
-
 struct resolver {
     struct loop *loop;
-    ares_channel channel;
-    bool ready;
+    struct net_dns *dns; /**< NULL until the first name that is no literal */
     struct map names;
-    struct resolver_watch watches[WATCHES_MAX];
-    struct loop_timer timer;
 };
-
-static void set_timer(struct resolver *r)
-{
-    struct timeval tv;
-    struct timeval *left = ares_timeout(r->channel, NULL, &tv);
-
-    if (left)
-        loop_timer_set(r->loop, &r->timer,
-                       loop_now(r->loop) + (uint64_t)left->tv_sec * NS_PER_S +
-                           (uint64_t)left->tv_usec * NS_PER_US + 1);
-    else
-        loop_timer_cancel(&r->timer);
-}
-
-static void on_timer(struct loop_timer *t)
-{
-    struct resolver *r = container_of(t, struct resolver, timer);
-
-    ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-    set_timer(r);
-}
-
-static void on_event(struct loop_watch *w, uint32_t events)
-{
-    struct resolver *r = container_of(w, struct resolver_watch, watch)->resolver;
-
-    ares_process_fd(r->channel, events & (EPOLLIN | EPOLLERR | EPOLLHUP) ? w->fd : ARES_SOCKET_BAD,
-                    events & EPOLLOUT ? w->fd : ARES_SOCKET_BAD);
-    set_timer(r);
-}
-
-static void on_socket(void *ctx, ares_socket_t fd, int readable, int writable)
-{
-    struct resolver *r = ctx;
-    struct resolver_watch *free_place = NULL;
-    uint32_t mask = (readable ? EPOLLIN : 0u) | (writable ? EPOLLOUT : 0u);
-
-    for (unsigned i = 0; i < WATCHES_MAX; i++) {
-        struct resolver_watch *w = &r->watches[i];
-        if (w->used && w->watch.fd == fd) {
-            if (mask && loop_rewatch(&w->watch, mask) == 0)
-                return;
-            loop_unwatch(&w->watch);
-            w->used = false;
-            return;
-        }
-        if (!w->used && !free_place)
-            free_place = w;
-    }
-    if (!mask || !free_place)
-        return; /* without a watch the question times out and is asked again */
-    free_place->watch.fd = fd;
-    free_place->watch.on_event = on_event;
-    free_place->resolver = r;
-    free_place->used = loop_watch(r->loop, &free_place->watch, mask) == 0;
-}
 
 int resolver_new(struct loop *loop, struct resolver **out)
 {
@@ -108,7 +43,6 @@ int resolver_new(struct loop *loop, struct resolver **out)
     if (!r)
         return WEIR_E_NOMEM;
     r->loop = loop;
-    r->timer.on_timer = on_timer;
     map_init(&r->names, loop_mem());
     *out = r;
     return 0;
@@ -180,11 +114,7 @@ void resolver_free(struct resolver *r)
 {
     if (!r)
         return;
-    if (r->ready)
-        ares_destroy(r->channel); /* answers what is being asked with ARES_EDESTRUCTION */
-    loop_timer_cancel(&r->timer);
-    for (unsigned i = 0; i < WATCHES_MAX; i++)
-        loop_unwatch(&r->watches[i].watch);
+    net_dns_free(r->dns); /* answers what is being asked with ARES_EDESTRUCTION */
     map_foreach(e, &r->names)
     {
         struct name *n = e->value;
@@ -222,22 +152,6 @@ static int get_name(struct resolver *r, struct slice host, struct name **out)
     return 0;
 }
 
-static int open_channel(struct resolver *r)
-{
-    struct ares_options o = {
-        .timeout = 2000, .tries = 2, .sock_state_cb = on_socket, .sock_state_cb_data = r};
-
-    if (r->ready)
-        return 0;
-    if (ares_library_init(ARES_LIB_INIT_ALL) != 0 ||
-        ares_init_options(&r->channel, &o,
-                          ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB) !=
-            ARES_SUCCESS)
-        return WEIR_E_IO;
-    r->ready = true;
-    return 0;
-}
-
 int net_resolve(struct resolver *r,
                 struct slice host,
                 uint16_t port,
@@ -263,7 +177,8 @@ int net_resolve(struct resolver *r,
             now->v4.sin_port = htons(port);
         return 0;
     }
-    rc = open_channel(r);
+    if (!r->dns)
+        rc = net_dns_new(r->loop, &(struct net_dns_options){0}, &r->dns);
     if (rc)
         return rc;
     list_add(&n->waiting, &q->node);
@@ -273,8 +188,8 @@ int net_resolve(struct resolver *r,
         n->asking = true;
         /* May answer at once (hosts file): put the query aside so that done is called from the loop only. */
         list_del(&q->node);
-        ares_getaddrinfo(r->channel, n->text, NULL, &hints, on_answer, n);
-        set_timer(r);
+        ares_getaddrinfo(net_dns_channel(r->dns), n->text, NULL, &hints, on_answer, n);
+        net_dns_asked(r->dns);
         if (!n->asking)
             return net_resolve(r, host, port, q, now);
         list_add(&n->waiting, &q->node);

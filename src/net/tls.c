@@ -25,6 +25,7 @@ enum {
     RECORD_MAX = 16384,
     ANSWERS_MAX =
         16384, /* bytes that the peer can make us queue by what it sends, before it has read some */
+    BARREN_MAX = 65536, /* bytes taken that gave no data: more than any record, less than a flood */
     NAME_MAX_BYTES = 255,
     SESSIONS_MAX = 8192, /* kept for TLS 1.2 clients; tickets are kept by the clients */
 };
@@ -39,10 +40,12 @@ struct net_tls {
     struct buf *out; /* the connection's */
     struct buf wire; /* of the handshake, not taken by the kernel yet */
     size_t answers;
+    size_t barren;
     int sys_error; /* of the last recv() */
     int error;     /* errno of a broken end */
     enum tls_end end;
     bool shaking;
+    bool reading; /* what is written now is an answer */
     bool counted; /* in context.shaking */
     bool more;
     bool fin;
@@ -67,6 +70,11 @@ static int bio_write(BIO *b, const char *p, size_t n, size_t *written)
     struct net_tls *t = BIO_get_data(b);
 
     BIO_clear_retry_flags(b);
+    if (t->reading) {
+        t->answers += n;
+        if (t->answers > ANSWERS_MAX)
+            return 0;
+    }
     if (buf_put(t->shaking ? &t->wire : t->out, p, n) != 0)
         return 0;
     *written = n;
@@ -78,8 +86,11 @@ static int bio_read(BIO *b, char *p, size_t n, size_t *got)
     struct net_tls *t = BIO_get_data(b);
 
     BIO_clear_retry_flags(b);
+    if (t->barren > BARREN_MAX)
+        return 0;
     ssize_t took = recv(t->fd, p, n, 0);
     if (took > 0) {
+        t->barren += t->shaking ? 0 : (size_t)took;
         *got = (size_t)took;
         return 1;
     }
@@ -279,6 +290,7 @@ static void tell(const struct net_tls *t, const char *what, uint64_t now_ns)
     static struct log_limit limits[2];
     struct net_addr peer = {.len = net_addr_room()};
     char text[NET_ADDR_TEXT] = "?";
+    char more[LOG_MISSED_TEXT];
     uint64_t missed;
 
     if (!log_limit_pass(&limits[t->context->server], now_ns, NS_PER_S, &missed))
@@ -286,12 +298,11 @@ static void tell(const struct net_tls *t, const char *what, uint64_t now_ns)
     if (getpeername(t->fd, &peer.any, &peer.len) == 0)
         net_addr_text(&peer, text);
     if (t->context->server)
-        log_info("net", "TLS handshake with client=%s failed: %s (said %llu times less)", text,
-                 what, (unsigned long long)missed);
+        log_info("net", "TLS handshake with client=%s failed: %s%s", text, what,
+                 log_missed(missed, more));
     else
-        log_warn("net",
-                 "TLS handshake with endpoint=%s name=%.*s failed: %s (said %llu times less)", text,
-                 SLICE_ARG(t->peer->host), what, (unsigned long long)missed);
+        log_warn("net", "TLS handshake with endpoint=%s name=%.*s failed: %s%s", text,
+                 SLICE_ARG(t->peer->host), what, log_missed(missed, more));
 }
 
 /* @return the error code; says why. */
@@ -299,7 +310,10 @@ static int failed(struct net_tls *t, uint64_t now_ns)
 {
     unsigned long code = ERR_peek_last_error();
     long verified = SSL_get_verify_result(t->ssl);
-    const char *reason = code ? ERR_reason_error_string(code) : NULL;
+    bool plain = ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST;
+    const char *reason = plain  ? "it speaks plain HTTP, here is https"
+                         : code ? ERR_reason_error_string(code)
+                                : NULL;
     int rc = WEIR_E_PROTO;
     char what[160];
 
@@ -384,27 +398,24 @@ static void end_broken(struct net_tls *t, int error)
     t->error = t->fin ? ECONNRESET : t->sys_error ? t->sys_error : error;
 }
 
-/* The peer may ask for new keys; whoever asks and asks and reads none of the answers is not served. */
-static void watch_answers(struct net_tls *t, size_t before)
-{
-    if (before == 0)
-        t->answers = 0;
-    t->answers += buf_len(t->out) - before;
-    if (t->answers > ANSWERS_MAX)
-        end_broken(t, EPROTO);
-}
-
+/*
+ * The peer may ask for new keys, and OpenSSL goes on with what comes next inside one SSL_read_ex(). Whoever asks and asks
+ * and reads none of the answers, or sends this and nothing else, would hold the loop there: the BIO fails it instead.
+ */
 ssize_t tls_recv(struct net_tls *t, char *to, size_t room)
 {
-    size_t before = buf_len(t->out);
     size_t got = 0;
     bool dry = false;
 
+    if (buf_len(t->out) == 0)
+        t->answers = 0;
+    t->reading = true;
     while (got < room && t->end == TLS_OPEN && !dry) {
         size_t n = 0;
         ERR_clear_error();
         int ok = SSL_read_ex(t->ssl, to + got, room - got, &n);
         if (ok) {
+            t->barren = 0;
             got += n;
             dry = !SSL_has_pending(t->ssl);
             continue;
@@ -416,7 +427,7 @@ ssize_t tls_recv(struct net_tls *t, char *to, size_t room)
         else if (!dry)
             end_broken(t, EPROTO);
     }
-    watch_answers(t, before);
+    t->reading = false;
     t->more = t->end != TLS_OPEN || !dry;
     if (got)
         return (ssize_t)got;

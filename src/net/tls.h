@@ -63,8 +63,11 @@ int net_tls_client_new(const struct net_tls_client *o,
 struct net_tls_context *net_tls_get(struct net_tls_context *x);
 void net_tls_put(struct net_tls_context *x);
 
-/** When the certificate that ends first does so, seconds since 1970; INT64_MAX when there is none. */
-int64_t net_tls_not_after(const struct net_tls_context *x);
+/**
+ * When the certificate that ends first does so, seconds since 1970; INT64_MAX when there is none.
+ * @param pair out, may be NULL: which of the pairs it is in.
+ */
+int64_t net_tls_not_after(const struct net_tls_context *x, unsigned *pair);
 
 /** The context in force at one place. Any thread; the lock is held for a moment. */
 struct net_tls_slot {

@@ -3,17 +3,27 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bug.h"
 #include "loop/alloc.h"
 #include "net/tls_priv.h"
+
+/* A file without the block that is looked for; OpenSSL says "no start line" of certificates and "unsupported" of keys. */
+static bool holds_none(unsigned long code)
+{
+    return (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
+           ERR_GET_REASON(code) == ERR_R_UNSUPPORTED;
+}
 
 static int refuse(char why[NET_TLS_WHY], const char *file, const char *what)
 {
     unsigned long code = ERR_peek_error(); /* the first is the cause */
     const char *reason = !code                    ? NULL
                          : ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code))
+                         : holds_none(code)       ? "there is none in it"
                                                   : ERR_reason_error_string(code);
 
     snprintf(why, NET_TLS_WHY, "%s: %s%s%s", file, what, reason ? ": " : "", reason ? reason : "");
@@ -24,7 +34,8 @@ static int refuse(char why[NET_TLS_WHY], const char *file, const char *what)
 /* A key with a passphrase must fail, not ask on a terminal. */
 static int no_passphrase(char *p, int n, int writing, void *ctx)
 {
-    (void)p, (void)n, (void)writing, (void)ctx;
+    (void)p, (void)n, (void)writing;
+    *(bool *)ctx = true;
     return -1;
 }
 
@@ -54,7 +65,8 @@ static void time_text(const ASN1_TIME *at, char *out, size_t n)
     BIO_free(b);
 }
 
-static int check_dates(struct net_tls_context *x, const X509 *cert, const char *file, char *why)
+static int
+check_dates(struct net_tls_context *x, const X509 *cert, unsigned pair, const char *file, char *why)
 {
     const ASN1_TIME *from = X509_get0_notBefore(cert);
     const ASN1_TIME *to = X509_get0_notAfter(cert);
@@ -71,30 +83,51 @@ static int check_dates(struct net_tls_context *x, const X509 *cert, const char *
         return WEIR_E_INVALID;
     }
     int64_t end = seconds_of(to);
-    if (end < x->not_after)
+    if (end < x->not_after) {
         x->not_after = end;
+        x->ends_first = pair;
+    }
     return 0;
 }
 
-static int load_pair(struct net_tls_context *x, SSL_CTX *c, const struct net_tls_pair *p, char *why)
+static int refuse_key(const struct net_tls_pair *p, bool passphrase, char *why)
 {
+    unsigned long code = ERR_peek_last_error();
+    int rc = WEIR_E_INVALID;
+
+    if (passphrase)
+        snprintf(why, NET_TLS_WHY,
+                 "%s: the key has a passphrase, and nobody is here to type it; take it off with "
+                 "openssl pkey -in %s -out FILE",
+                 p->key, p->key);
+    else if (ERR_GET_LIB(code) == ERR_LIB_X509 &&
+             ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH)
+        snprintf(why, NET_TLS_WHY, "%s: is not the key of the certificate in %s", p->key, p->cert);
+    else
+        rc = refuse(why, p->key, "cannot be used as a key (PEM, without a passphrase)");
+    ERR_clear_error();
+    return rc;
+}
+
+static int load_pair(
+    struct net_tls_context *x, SSL_CTX *c, unsigned pair, const struct net_tls_pair *p, char *why)
+{
+    bool passphrase = false;
+
     ERR_clear_error();
     SSL_CTX_set_default_passwd_cb(c, no_passphrase);
+    SSL_CTX_set_default_passwd_cb_userdata(c, &passphrase);
     if (SSL_CTX_use_certificate_chain_file(c, p->cert) != 1)
         return refuse(why, p->cert, "cannot be used as a certificate (PEM)");
-    int rc = check_dates(x, SSL_CTX_get0_certificate(c), p->cert, why);
+    int rc = check_dates(x, SSL_CTX_get0_certificate(c), pair, p->cert, why);
     if (rc)
         return rc;
-    if (SSL_CTX_use_PrivateKey_file(c, p->key, SSL_FILETYPE_PEM) != 1) {
-        unsigned long code = ERR_peek_last_error();
-        if (ERR_GET_LIB(code) == ERR_LIB_X509 && ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH)
-            snprintf(why, NET_TLS_WHY, "%s: is not the key of the certificate in %s", p->key,
-                     p->cert);
-        else
-            return refuse(why, p->key, "cannot be used as a key (PEM, without a passphrase)");
-        ERR_clear_error();
-        return WEIR_E_INVALID;
-    }
+    if (SSL_CTX_use_PrivateKey_file(c, p->key, SSL_FILETYPE_PEM) != 1)
+        rc = refuse_key(p, passphrase, why);
+    SSL_CTX_set_default_passwd_cb_userdata(c, NULL); /* it was this function's */
+    SSL_CTX_set_default_passwd_cb(c, NULL);
+    if (rc)
+        return rc;
     if (SSL_CTX_check_private_key(c) != 1) {
         snprintf(why, NET_TLS_WHY, "%s: is not the key of the certificate in %s", p->key, p->cert);
         ERR_clear_error();
@@ -184,7 +217,7 @@ int net_tls_server_new(const struct net_tls_server *o,
             break;
         }
         x->n = i + 1;
-        rc = load_pair(x, x->ctx[i], &o->pairs[i], why);
+        rc = load_pair(x, x->ctx[i], i, &o->pairs[i], why);
         if (rc == 0 && o->client_ca)
             rc = ask_clients(x->ctx[i], o, why);
         SSL_CTX_set_alpn_select_cb(x->ctx[i], on_alpn, NULL);
@@ -202,6 +235,47 @@ int net_tls_server_new(const struct net_tls_server *o,
 }
 
 /* ---- clients ---- */
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static void look_at(const char *env, const char *standard, struct stat *out)
+{
+    const char *path = secure_getenv(env);
+
+    if (stat(path ? path : standard, out) != 0)
+        memset(out, 0, sizeof(*out));
+}
+
+/* The system's roots. To read them takes some 20 ms, and a reload asks for them whatever it changes: so they are read again
+ * only when they are others. @return a reference, or NULL without memory. */
+static X509_STORE *system_roots(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static X509_STORE *kept;
+    static struct stat kept_file, kept_folder;
+    struct stat file, folder;
+
+    look_at(X509_get_default_cert_file_env(), X509_get_default_cert_file(), &file);
+    look_at(X509_get_default_cert_dir_env(), X509_get_default_cert_dir(), &folder);
+    pthread_mutex_lock(&lock);
+    if (!kept || !same_file(&file, &kept_file) || !same_file(&folder, &kept_folder)) {
+        X509_STORE_free(kept);
+        kept = X509_STORE_new();
+        /* None at all is for whoever connects to find. */
+        if (kept)
+            (void)X509_STORE_set_default_paths(kept);
+        kept_file = file;
+        kept_folder = folder;
+    }
+    X509_STORE *roots = kept && X509_STORE_up_ref(kept) ? kept : NULL;
+    pthread_mutex_unlock(&lock);
+    ERR_clear_error();
+    return roots;
+}
 
 int net_tls_client_new(const struct net_tls_client *o,
                        struct net_tls_context **out,
@@ -222,12 +296,17 @@ int net_tls_client_new(const struct net_tls_client *o,
     SSL_CTX_set_verify(x->ctx[0], o->insecure_skip_verify ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
                        NULL);
     ERR_clear_error();
-    if (o->ca && SSL_CTX_load_verify_file(x->ctx[0], o->ca) != 1)
+    if (o->ca && SSL_CTX_load_verify_file(x->ctx[0], o->ca) != 1) {
         rc = refuse(why, o->ca, "cannot be used as certificates (PEM)");
-    else if (!o->ca && !o->insecure_skip_verify)
-        (void)SSL_CTX_set_default_verify_paths(x->ctx[0]);
+    } else if (!o->ca && !o->insecure_skip_verify) {
+        X509_STORE *roots = system_roots();
+        if (roots)
+            SSL_CTX_set_cert_store(x->ctx[0], roots); /* takes it */
+        else
+            rc = WEIR_E_NOMEM;
+    }
     if (rc == 0 && o->pair.cert)
-        rc = load_pair(x, x->ctx[0], &o->pair, why);
+        rc = load_pair(x, x->ctx[0], 0, &o->pair, why);
     if (rc == 0 && o->server_name) {
         x->server_name = mem_strdup(loop_mem(), slice_str(o->server_name));
         rc = x->server_name ? 0 : WEIR_E_NOMEM;
@@ -259,8 +338,10 @@ void net_tls_put(struct net_tls_context *x)
     mem_free(loop_mem(), x);
 }
 
-int64_t net_tls_not_after(const struct net_tls_context *x)
+int64_t net_tls_not_after(const struct net_tls_context *x, unsigned *pair)
 {
+    if (pair)
+        *pair = x->ends_first;
     return x->not_after;
 }
 

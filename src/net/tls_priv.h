@@ -26,7 +26,8 @@ struct net_tls_context {
     uint64_t handshake_ns;
     uint32_t handshakes_max;
     atomic_uint shaking;
-    int64_t not_after;
+    int64_t not_after;   /**< of the certificate that ends first */
+    unsigned ends_first; /**< the pair it is in */
 };
 
 /** Settings every context has. @return NULL without memory. */

@@ -97,32 +97,60 @@ void access_log_add(struct exchange *x, enum proxy_outcome outcome)
         /* Half a line is worse than none. */
         b->to = b->from + before;
         b->err = 0;
+        stat_add(&l->stats.log_lost, 1);
     }
     if (buf_len(b) >= LOG_FLUSH)
         access_log_flush(l);
 }
 
-void access_log_flush(struct lane *l)
+static void count_lost(struct lane *l)
+{
+    struct slice s = buf_slice(&l->log);
+    uint64_t lines = 0;
+
+    for (size_t i = 0; i < s.n; i++)
+        lines += s.p[i] == '\n';
+    stat_add(&l->stats.log_lost, lines);
+}
+
+/* @param cut the file ends in half a line of ours. */
+static void give_up(struct lane *l, bool cut)
 {
     static struct log_limit limit;
-    struct buf *b = &l->log;
     uint64_t missed;
     char words[128];
+    char more[LOG_MISSED_TEXT];
 
+    if (log_limit_pass(&limit, loop_now(l->loop), NS_PER_S, &missed))
+        log_error("proxy", "access log (logging.access): cannot write, lines are lost: %s%s",
+                  strerror_r(errno, words, sizeof(words)), log_missed(missed, more));
+    count_lost(l);
+    if (cut)
+        atomic_store_explicit(&l->proxy->access_cut, true, memory_order_relaxed);
+}
+
+void access_log_flush(struct lane *l)
+{
+    struct buf *b = &l->log;
+    bool cut = false;
+
+    if (buf_len(b) == 0)
+        return;
+    /* A disk that was full has kept half a line: whoever writes next ends it, or the line after it were lost too. */
+    int fd = atomic_load(&l->proxy->access_fd);
+    if (atomic_load_explicit(&l->proxy->access_cut, memory_order_relaxed) &&
+        write(fd, "\n", 1) == 1)
+        atomic_store_explicit(&l->proxy->access_cut, false, memory_order_relaxed);
     while (buf_len(b) > 0) {
         struct slice s = buf_slice(b);
-        ssize_t n = write(atomic_load(&l->proxy->access_fd), s.p, s.n);
+        ssize_t n = write(fd, s.p, s.n);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            if (log_limit_pass(&limit, loop_now(l->loop), NS_PER_S, &missed))
-                log_error(
-                    "proxy",
-                    "access log (logging.access): cannot write, lines are lost: %s (said %llu "
-                    "times less)",
-                    strerror_r(errno, words, sizeof(words)), (unsigned long long)missed);
+            give_up(l, cut);
             break;
         }
+        cut = s.p[n - 1] != '\n';
         buf_consume(b, (size_t)n);
     }
     buf_clear(b);

@@ -79,6 +79,7 @@ void attempt_connect_failed(struct exchange *x, int error)
 {
     static struct log_limit limit;
     uint64_t now = loop_now(x->lane->loop);
+    char more[LOG_MISSED_TEXT];
     uint64_t missed;
 
     /* What we lack ourselves (descriptors, ports, memory) says nothing about the endpoint. */
@@ -87,8 +88,8 @@ void attempt_connect_failed(struct exchange *x, int error)
     if (!ours && x->reservation.cell)
         judge_connect(x);
     if (x->target && log_limit_pass(&limit, now, NS_PER_S, &missed))
-        log_warn("proxy", "cannot connect to endpoint=%.*s: %s (said %llu times less)",
-                 SLICE_ARG(x->target->id), err_text(error), (unsigned long long)missed);
+        log_warn("proxy", "cannot connect to endpoint=%.*s: %s%s", SLICE_ARG(x->target->id),
+                 err_text(error), log_missed(missed, more));
     if (x->connect_failures++ < x->route->retry.connect_attempts) {
         stat_add(&x->lane->stats.retries[RETRY_CONNECT], 1);
         start_over(x);

@@ -343,6 +343,7 @@ static struct client *client_new(struct lane *l)
 static bool start_tls(struct client *c, struct net_tls_slot *tls)
 {
     static struct log_limit limit;
+    char more[LOG_MISSED_TEXT];
     uint64_t missed;
 
     struct net_tls_context *x = tls ? net_tls_slot_get(tls) : NULL;
@@ -351,9 +352,9 @@ static bool start_tls(struct client *c, struct net_tls_slot *tls)
     int rc = net_conn_tls(&c->conn, x, NULL);
     net_tls_put(x);
     if (rc && log_limit_pass(&limit, loop_now(c->lane->loop), NS_PER_S, &missed))
-        log_warn("proxy", "TLS connection refused: %s (said %llu times less)",
+        log_warn("proxy", "TLS connection refused: %s%s",
                  rc == WEIR_E_FULL ? "limits.tls_handshakes are under way" : err_text(rc),
-                 (unsigned long long)missed);
+                 log_missed(missed, more));
     return rc == 0;
 }
 
@@ -364,6 +365,7 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer, struct n
     struct client *c = client_new(l);
     uint64_t open = proxy_connections(l->proxy);
     uint64_t max = plan->connections_max;
+    char more[LOG_MISSED_TEXT];
     uint64_t missed;
 
     if (!c) {
@@ -395,8 +397,8 @@ void client_accept(struct lane *l, int fd, const struct net_addr *peer, struct n
     }
     stat_add(&l->stats.refused, 1);
     if (log_limit_pass(&limit, loop_now(l->loop), NS_PER_S, &missed))
-        log_warn("proxy", "connection limit of %llu reached: refusing (said %llu times less)",
-                 (unsigned long long)max, (unsigned long long)missed);
+        log_warn("proxy", "connection limit of %llu reached: refusing%s", (unsigned long long)max,
+                 log_missed(missed, more));
     /* Being polite takes a descriptor for a moment: not for everybody in a flood. Whether it is only a probe of our health
      * its head says: one that goes unanswered would have us restarted just when we are full. */
     c->spare = true;

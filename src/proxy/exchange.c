@@ -138,11 +138,12 @@ void exchange_blame(const struct exchange *x, const char *what)
 {
     static struct log_limit limit;
     struct slice id = exchange_request_id(x); /* gone with the head once the answer streams */
+    char more[LOG_MISSED_TEXT];
     uint64_t missed;
 
     if (x->target && log_limit_pass(&limit, loop_now(x->lane->loop), NS_PER_S, &missed))
-        log_warn("proxy", "endpoint=%.*s %s%s%.*s (said %llu times less)", SLICE_ARG(x->target->id),
-                 what, id.n ? " request_id=" : "", SLICE_ARG(id), (unsigned long long)missed);
+        log_warn("proxy", "endpoint=%.*s %s%s%.*s%s", SLICE_ARG(x->target->id), what,
+                 id.n ? " request_id=" : "", SLICE_ARG(id), log_missed(missed, more));
 }
 
 void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate)

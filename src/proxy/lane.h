@@ -129,7 +129,8 @@ struct proxy {
     struct net_tls_slot *upstream_tls;
     char hop_id[PROXY_HOP_ID_MAX];
     struct slice hop;
-    atomic_int access_fd; /**< -1 = none yet; set before a plan writes there, and never closed */
+    atomic_int access_fd;   /**< -1 = none yet; set before a plan writes there, and never closed */
+    atomic_bool access_cut; /**< that file ends in half a line */
     _Atomic(const struct snapshot *) snapshot;
     struct asker control_asker;
 

@@ -119,6 +119,7 @@ static void add_lane(struct proxy_stats *out, const struct lane_stats *s)
     add_hist(&out->queue, &s->queue);
     add_hist(&out->decision, &s->decision);
     out->connections += stat_get(&s->connections);
+    out->access_log_lost += stat_get(&s->log_lost);
     out->connections_refused += stat_get(&s->refused);
     out->active += stat_get(&s->active);
     out->sockets += stat_get(&s->sockets);

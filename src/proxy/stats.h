@@ -105,6 +105,7 @@ struct proxy_stats {
     uint64_t retries[RETRY_COUNT];
     struct proxy_hist duration, first_byte, queue, decision;
     uint64_t connections;          /**< client connections open now */
+    uint64_t access_log_lost;      /**< lines that could not be written */
     uint64_t connections_refused;  /**< above the limit */
     uint64_t active;               /**< exchanges under way */
     uint64_t sockets;              /**< of them, switched to another protocol */

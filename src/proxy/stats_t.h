@@ -49,7 +49,7 @@ struct lane_stats {
     stat_counter rejections[REJECT_COUNT];
     stat_counter retries[RETRY_COUNT];
     struct stat_hist duration, first_byte, queue, decision;
-    stat_counter connections, refused, active, sockets, buffered, upstreams;
+    stat_counter log_lost, connections, refused, active, sockets, buffered, upstreams;
     _Atomic(struct stat_series *)
         blocks[SERIES_BLOCKS]; /**< SERIES_BLOCK series each, made when first used */
 };

@@ -11,7 +11,7 @@
 #include "report/nacos_codec.h"
 #include "report/report_priv.h"
 
-enum { BASE_MAX = 2048, FORM_MAX = 1 << 16 };
+enum { BASE_MAX = 2048 };
 
 static const uint64_t beat_ns = 5 * NS_PER_S;
 static const char form[] = "application/x-www-form-urlencoded";
@@ -50,8 +50,6 @@ static int nacos_init(struct reporter *r, const struct report_options *o)
     struct nacos_state *n = &r->nacos;
     struct nacos_url url;
 
-    buf_init(&n->sent, loop_mem(), FORM_MAX);
-    buf_init(&n->sending, loop_mem(), FORM_MAX);
     int rc = report_nacos_url(slice_str(o->registry_url), &url);
     if (rc == 0)
         rc = make_base(n, &url);
@@ -82,8 +80,6 @@ static void nacos_fini(struct reporter *r)
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         mem_free(loop_mem(), texts[i]);
-    buf_fini(&n->sent);
-    buf_fini(&n->sending);
 }
 
 static bool nacos_wants_login(const struct reporter *r)
@@ -116,7 +112,6 @@ static int put_query(struct reporter *r, struct report_request *q)
 static int write_instance(struct reporter *r, struct report_request *q)
 {
     const struct nacos_place place = place_of(r);
-    struct nacos_state *n = &r->nacos;
     struct sample s = {0};
     uint32_t left_out = 0;
 
@@ -126,12 +121,11 @@ static int write_instance(struct reporter *r, struct report_request *q)
     int rc = report_nacos_write_instance(&q->body, r->instance, &place, &s, &left_out);
     if (rc)
         return rc;
-    if (left_out != n->left_out)
+    if (left_out != r->left_out)
         log_warn("report", "%u metadata keys find no room: Nacos takes %d bytes in all", left_out,
                  NACOS_METADATA_MAX);
-    n->left_out = left_out;
-    buf_clear(&n->sending);
-    return buf_put_slice(&n->sending, buf_slice(&q->body));
+    r->left_out = left_out;
+    return report_sending(r, &q->body);
 }
 
 static int nacos_write(struct reporter *r, enum report_step step, struct report_request *q)
@@ -150,9 +144,7 @@ static int nacos_write(struct reporter *r, enum report_step step, struct report_
     case STEP_LOAD: {
         int rc = write_instance(r, q);
         /* Each registration is pushed to every subscriber: none without news. */
-        return rc == 0 && slice_eq(buf_slice(&r->nacos.sent), buf_slice(&r->nacos.sending))
-                   ? WEIR_E_AGAIN
-                   : rc;
+        return rc == 0 && report_same(r) ? WEIR_E_AGAIN : rc;
     }
     case STEP_RENEW:
         put_url(r, q, "PUT", "/v1/ns/instance/beat");
@@ -228,8 +220,7 @@ nacos_judge(struct reporter *r, enum report_step step, const struct fetch_result
         return judge_beat(r, f->body);
     case STEP_REGISTER:
     case STEP_LOAD:
-        buf_clear(&n->sent);
-        return buf_put_slice(&n->sent, buf_slice(&n->sending)) == 0 ? VERDICT_OK : VERDICT_FAILED;
+        return report_sent(r);
     case STEP_LEAVE:
         break;
     }

@@ -3,6 +3,7 @@
 
 #include "base/bug.h"
 #include "base/num.h"
+#include "report/metadata_codec.h"
 #include "report/report_codec.h"
 #include "wire/json_scan.h"
 #include "wire/url.h"
@@ -41,49 +42,26 @@ static int read_place(struct slice query, struct nacos_place *p)
 
 int report_nacos_url(struct slice text, struct nacos_url *out)
 {
-    static const struct {
-        struct slice scheme;
-        bool tls;
-    } schemes[] = {{{"nacos://", 8}, false}, {{"nacos+https://", 14}, true}};
     struct slice host;
+    struct slice rest;
     uint16_t port;
 
     *out = (struct nacos_url){.path = SLICE("/nacos")};
-    for (size_t i = 0; i < ARRAY_LEN(schemes); i++) {
-        if (!slice_starts(text, schemes[i].scheme))
-            continue;
-        struct slice rest = slice_from(text, schemes[i].scheme.n);
-        out->tls = schemes[i].tls;
-        size_t query = slice_find(rest, '?');
-        struct slice before = slice_of(rest.p, query);
-        size_t path = slice_find(before, '/');
-        out->authority = slice_of(rest.p, path);
-        struct slice given = slice_from(before, path);
-        while (slice_ends(given, SLICE("/")))
-            given.n--;
-        if (given.n)
-            out->path = given;
-        if (wire_authority_parse(out->authority, &host, &port) != 0 || host.n == 0)
-            return WEIR_E_INVALID;
-        return query < rest.n ? read_place(slice_from(rest, query + 1), &out->place) : 0;
-    }
-    return WEIR_E_INVALID;
+    int rc = report_split_url(text, "nacos", &out->tls, &out->authority, &rest);
+    if (rc)
+        return rc;
+    size_t query = slice_find(rest, '?');
+    struct slice given = slice_of(rest.p, query);
+    while (slice_ends(given, SLICE("/")))
+        given.n--;
+    if (given.n)
+        out->path = given;
+    if (wire_authority_parse(out->authority, &host, &port) != 0 || host.n == 0)
+        return WEIR_E_INVALID;
+    return query < rest.n ? read_place(slice_from(rest, query + 1), &out->place) : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------- writing */
-
-static void put_encoded(struct buf *out, struct slice s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        if (good_name(slice_of(&c, 1), 1, "._~")) {
-            buf_put_char(out, c);
-        } else {
-            buf_put_char(out, '%');
-            buf_put_hex(out, (unsigned char)c, 2);
-        }
-    }
-}
 
 void report_nacos_put_pair(struct buf *out, const char *name, struct slice value)
 {
@@ -91,7 +69,7 @@ void report_nacos_put_pair(struct buf *out, const char *name, struct slice value
         buf_put_char(out, '&');
     buf_put_str(out, name);
     buf_put_char(out, '=');
-    put_encoded(out, value);
+    wire_url_encode(value, "", out);
 }
 
 static void put_pair_if(struct buf *out, const char *name, struct slice value)
@@ -100,38 +78,15 @@ static void put_pair_if(struct buf *out, const char *name, struct slice value)
         report_nacos_put_pair(out, name, value);
 }
 
-/* Small numbers as text, for the length of one call. */
-struct text {
-    struct buf b;
-    char room[64];
-};
-
-static void *in_room(void *ctx, void *p, size_t n)
-{
-    struct text *t = ctx;
-
-    return n == 0 ? NULL : (p == NULL || p == t->room) && n <= sizeof(t->room) ? t->room : NULL;
-}
-
-static struct slice number(struct text *t, double v, unsigned decimals)
-{
-    const struct mem mem = {in_room, t};
-
-    buf_init(&t->b, &mem, sizeof(t->room));
-    buf_put_f64(&t->b, v, decimals);
-    BUG_ON(t->b.err);
-    return buf_slice(&t->b);
-}
-
 int report_nacos_write_place(struct buf *out,
                              const struct instance *in,
                              const struct nacos_place *p)
 {
-    struct text port;
+    struct report_number port;
 
     report_nacos_put_pair(out, "serviceName", in->n_services ? in->services[0] : SLICE("default"));
     report_nacos_put_pair(out, "ip", in->host);
-    report_nacos_put_pair(out, "port", number(&port, in->port, 0));
+    report_nacos_put_pair(out, "port", report_number(&port, in->port, 0));
     report_nacos_put_pair(out, "clusterName", p->cluster.n ? p->cluster : SLICE("DEFAULT"));
     report_nacos_put_pair(out, "groupName", p->group.n ? p->group : SLICE("DEFAULT_GROUP"));
     put_pair_if(out, "namespaceId", p->namespace_id);
@@ -146,10 +101,10 @@ struct map_writer {
     uint32_t left_out;
 };
 
-static void put_meta(struct map_writer *w, struct slice key, struct slice value)
+static void put_meta(void *ctx, struct slice key, struct slice value)
 {
-    if (!value.n)
-        return;
+    struct map_writer *w = ctx;
+
     if (w->used + key.n + value.n > NACOS_METADATA_MAX) {
         w->left_out++;
         return;
@@ -161,56 +116,6 @@ static void put_meta(struct map_writer *w, struct slice key, struct slice value)
     w->used += key.n + value.n;
 }
 
-static void put_count(struct map_writer *w, struct slice key, double v, unsigned decimals)
-{
-    struct text t;
-
-    put_meta(w, key, number(&t, v, decimals));
-}
-
-static const char *health_name(const struct sample *s)
-{
-    static const char *const names[] = {
-        [REPORTED_HEALTHY] = "healthy",   [REPORTED_BUSY] = "busy",
-        [REPORTED_LOADING] = "loading",   [REPORTED_UNHEALTHY] = "unhealthy",
-        [REPORTED_DRAINING] = "draining",
-    };
-
-    return sample_has(s, SAMPLE_STATE) ? names[s->state] : NULL;
-}
-
-static void put_sample(struct map_writer *w, const struct sample *s)
-{
-    put_meta(w, SLICE("health_status"), slice_str(health_name(s)));
-    if (sample_has(s, SAMPLE_MEMORY_FREE))
-        put_count(w, SLICE("remaining_memory"), (double)s->memory_free_bytes / (double)GIB, 2);
-    uint32_t percent = s->gpu_util_bp / 100; /* whole ones: less to push */
-    if (sample_has(s, SAMPLE_GPU_UTIL))
-        put_count(w, SLICE("gpu_util"), percent, 0);
-    if (sample_has(s, SAMPLE_RUNNING))
-        put_count(w, SLICE("current_requests"), s->running, 0);
-    if (sample_has(s, SAMPLE_WAITING))
-        put_count(w, SLICE("queue_length"), s->waiting, 0);
-}
-
-static void put_models(struct map_writer *w, const struct instance *in, struct buf *list)
-{
-    uint32_t len = 0;
-
-    for (uint32_t i = 0; i < in->n_models; i++) {
-        if (i)
-            buf_put_char(list, ',');
-        buf_put_slice(list, in->models[i].id);
-        if (in->models[i].max_model_len && (len == 0 || in->models[i].max_model_len < len))
-            len = in->models[i].max_model_len;
-    }
-    put_meta(w, SLICE("model_id"), buf_slice(list));
-    if (in->n_models)
-        put_meta(w, SLICE("model_version"), in->models[0].version);
-    if (len)
-        put_count(w, SLICE("max_model_len"), len, 0);
-}
-
 int report_nacos_write_instance(struct buf *out,
                                 const struct instance *in,
                                 const struct nacos_place *p,
@@ -218,36 +123,27 @@ int report_nacos_write_instance(struct buf *out,
                                 uint32_t *left_out)
 {
     struct buf json;
-    struct buf list;
-    struct text weight;
+    struct report_number weight;
     bool usable = !sample_has(s, SAMPLE_STATE) ||
                   (s->state != REPORTED_LOADING && s->state != REPORTED_UNHEALTHY);
 
     buf_init(&json, out->mem, (size_t)16 * NACOS_METADATA_MAX);
-    buf_init(&list, out->mem, (size_t)ENDPOINT_MODELS_MAX * (ENDPOINT_TEXT_MAX + 1));
     struct map_writer w = {.json = &json};
-    put_meta(&w, SLICE(NACOS_MARK_KEY), SLICE(NACOS_MARK_VALUE));
-    put_sample(&w, s);
-    put_models(&w, in, &list);
-    if (in->n_devices)
-        put_meta(&w, SLICE("gpu_type"), in->devices[0].type);
-    put_meta(&w, SLICE("engine"), slice_str(report_engine_name(in->engine)));
-    if (in->max_concurrency)
-        put_count(&w, SLICE("max_concurrency"), in->max_concurrency, 0);
-    for (uint32_t i = 0; i < in->n_metadata; i++)
-        put_meta(&w, in->metadata[i].key, in->metadata[i].value);
+    put_meta(&w, SLICE(REPORT_MARK_KEY), SLICE(REPORT_MARK_VALUE));
+    report_put_sample(s, put_meta, &w);
+    int told = report_put_identity(in, out->mem, put_meta, &w);
     buf_put_char(&json, '}');
     *left_out = w.left_out;
 
     int rc = report_nacos_write_place(out, in, p);
-    report_nacos_put_pair(out, "weight", number(&weight, (double)in->weight / WEIGHT_ONE, 3));
+    report_nacos_put_pair(out, "weight",
+                          report_number(&weight, (double)in->weight / WEIGHT_ONE, 3));
     /* To callers that know nothing of health_status: not now. */
     report_nacos_put_pair(out, "enabled", usable ? SLICE("true") : SLICE("false"));
     report_nacos_put_pair(out, "metadata", buf_slice(&json));
     if (rc == 0)
-        rc = json.err ? json.err : list.err ? list.err : out->err;
+        rc = told ? told : json.err ? json.err : out->err;
     buf_fini(&json);
-    buf_fini(&list);
     return rc;
 }
 
@@ -365,8 +261,8 @@ static void on_list_scalar(void *ctx, const struct walk *w, struct slice value)
         l->same_port = num_u64(value, &port) == 0 && port == l->in->port;
     else if (w->depth == 3 && key_is(w, "clusterName"))
         l->same_cluster = slice_eq(value, l->cluster);
-    else if (w->depth == 4 && key_is(w, NACOS_MARK_KEY))
-        l->marked = slice_eq(value, SLICE(NACOS_MARK_VALUE));
+    else if (w->depth == 4 && key_is(w, REPORT_MARK_KEY))
+        l->marked = slice_eq(value, SLICE(REPORT_MARK_VALUE));
 }
 
 static void on_list_object_end(void *ctx, const struct walk *w)

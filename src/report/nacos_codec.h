@@ -11,10 +11,6 @@
 /** Metadata in whole, keys and values: servers of 2.x refuse more. */
 enum { NACOS_METADATA_MAX = 1024 };
 
-/** The key by which an agent knows its own instance again; its value is "weir-agent". */
-#define NACOS_MARK_KEY   "registered_by"
-#define NACOS_MARK_VALUE "weir-agent"
-
 /** Where in Nacos an instance lives. */
 struct nacos_place {
     struct slice namespace_id; /**< absent: the default one */

@@ -56,7 +56,7 @@ static int native_write(struct reporter *r, enum report_step step, struct report
         return buf_put_str(&q->body, "{}");
     if (step == STEP_REGISTER) {
         instance.epoch = r->epoch;
-        return report_write_instance(&q->body, &instance, r->ttl_ns / NS_PER_MS);
+        return report_write_instance(&q->body, &instance, NULL, r->ttl_ns / NS_PER_MS);
     }
     report_fill(r, &s);
     s.epoch = r->epoch;

@@ -11,7 +11,9 @@
 #include "base/num.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
+#include "report/report_codec.h"
 #include "report/report_priv.h"
+#include "wire/url.h"
 
 enum { BODY_MAX = 1 << 20, ANSWER_MAX = 1 << 22, URL_MAX = 8192 };
 
@@ -216,7 +218,8 @@ static int begin(struct reporter *r, enum report_step step)
             .url = buf_slice(&q.url).p,
             .body = q.type ? buf_slice(&q.body) : (struct slice){NULL, 0},
             .content_type = q.type,
-            .bearer = step == STEP_LOGIN ? NULL : r->bearer,
+            .bearer = step == STEP_LOGIN || r->target->plain_token ? NULL : r->bearer,
+            .authorization = step == STEP_LOGIN || !r->target->plain_token ? NULL : r->bearer,
             .timeout_ns = exchange_timeout,
             .body_max = ANSWER_MAX,
             .done = step == STEP_LOAD ? on_load_done : on_control_done,
@@ -314,6 +317,58 @@ void report_stop(struct reporter *r)
     leave_when_quiet(r);
 }
 
+int report_take_url(struct reporter *r, const char *scheme)
+{
+    struct slice authority;
+    struct slice host;
+    struct buf url;
+    uint16_t port;
+    bool tls;
+
+    if (report_split_url(slice_str(r->base), scheme, &tls, &authority, &r->rest) ||
+        wire_authority_parse(authority, &host, &port) || host.n == 0 || port == 0 ||
+        slice_find(r->rest, '?') < r->rest.n)
+        return WEIR_E_INVALID;
+    buf_init(&url, loop_mem(), URL_MAX);
+    buf_put_str(&url, tls ? "https://" : "http://");
+    buf_put_slice(&url, authority);
+    r->url = url.err ? NULL : mem_strdup(loop_mem(), buf_slice(&url));
+    r->where = mem_strdup(loop_mem(), slice_str(r->base));
+    int rc = url.err == WEIR_E_FULL ? WEIR_E_INVALID : r->url && r->where ? 0 : WEIR_E_NOMEM;
+    buf_fini(&url);
+    return rc;
+}
+
+int report_sending(struct reporter *r, const struct buf *body)
+{
+    buf_clear(&r->sending);
+    return body->err ? body->err : buf_put_slice(&r->sending, buf_slice(body));
+}
+
+bool report_same(const struct reporter *r)
+{
+    return slice_eq(buf_slice(&r->sent), buf_slice(&r->sending));
+}
+
+enum report_verdict report_sent(struct reporter *r)
+{
+    buf_clear(&r->sent);
+    return buf_put_slice(&r->sent, buf_slice(&r->sending)) == 0 ? VERDICT_OK : VERDICT_FAILED;
+}
+
+static const struct report_target *target_of(struct slice url)
+{
+    static const struct {
+        const char *scheme;
+        const struct report_target *target;
+    } targets[] = {{"nacos", &report_nacos}, {"consul", &report_consul}, {"etcd", &report_etcd}};
+
+    for (size_t i = 0; i < ARRAY_LEN(targets); i++)
+        if (slice_starts(url, slice_str(targets[i].scheme)))
+            return targets[i].target;
+    return &report_native;
+}
+
 int report_new(struct loop *loop,
                struct fetcher *fetcher,
                const struct report_options *o,
@@ -323,12 +378,13 @@ int report_new(struct loop *loop,
 
     if (!r)
         return WEIR_E_NOMEM;
-    r->target =
-        slice_starts(slice_str(o->registry_url), SLICE("nacos")) ? &report_nacos : &report_native;
+    r->target = target_of(slice_str(o->registry_url));
     r->loop = loop;
     r->fetcher = fetcher;
     r->instance = o->instance;
-    r->ttl_ns = o->ttl_ns;
+    r->ttl_ns = r->asked_ttl_ns = o->ttl_ns;
+    buf_init(&r->sent, loop_mem(), BODY_MAX);
+    buf_init(&r->sending, loop_mem(), BODY_MAX);
     r->interval_ns = o->interval_ns;
     r->fill = o->fill;
     r->on_registered = o->on_registered;
@@ -365,6 +421,9 @@ void report_free(struct reporter *r)
     r->target->fini(r);
     mem_free(loop_mem(), r->base);
     mem_free(loop_mem(), r->where);
+    mem_free(loop_mem(), r->url);
+    buf_fini(&r->sent);
+    buf_fini(&r->sending);
     mem_free(loop_mem(), r->bearer);
     mem_free(loop_mem(), r);
 }

@@ -7,8 +7,10 @@
  * logged when they begin and when they end. Reports do not pile up: while one is under way the next is left out.
  * At the end renewals and reports stop first, what is under way is waited for, then the endpoint is deregistered.
  *
- * Two kinds of registry: Weir's own ("http://host:8848") and a Nacos server of any version over HTTP
- * ("nacos://host:8848/nacos?namespace=N&group=G&cluster=C"; nacos+https). Nacos gets its load reports as metadata, in a
+ * Kinds of registry: Weir's own ("http://host:8848"); a Nacos server of any version over HTTP
+ * ("nacos://host:8848/nacos?namespace=N&group=G&cluster=C"); a Consul agent ("consul://host:8500"): a service with a TTL
+ * check; etcd v3.4 or later ("etcd://host:2379/prefix/"): a key with a lease; the last three also with +https. Consul and
+ * etcd get load reports as metadata too, the registration again whenever a value changed. Nacos gets its load reports as metadata, in a
  * registration with the whole map whenever a value changed, and a beat every 5 s. Nothing merges there, so an address
  * that someone else registered in that service is left alone, with an error in the log, until it is free.
  */
@@ -27,7 +29,7 @@ struct reporter;
 struct report_options {
     const char *registry_url; /**< copied */
     const char *bearer;       /**< token, NULL = none; copied */
-    const char *username;     /**< for Nacos' login, NULL = none; copied */
+    const char *username;     /**< for the login of Nacos and etcd, NULL = none; copied */
     const char *password;     /**< likewise */
     const struct instance
         *instance;   /**< borrowed until report_free(); its epoch is where this reporter starts */

@@ -2,6 +2,8 @@
 #include "report/report_codec.h"
 
 #include "base/bug.h"
+#include "report/metadata_codec.h"
+#include "wire/url.h"
 
 /* Opens a member: the comma is there unless the object has just begun. */
 static void key(struct buf *out, const char *name)
@@ -154,7 +156,36 @@ static void put_endpoint_url(struct buf *out, const struct instance *in)
     buf_put_char(out, '"');
 }
 
-int report_write_instance(struct buf *out, const struct instance *in, uint64_t ttl_ms)
+static void put_pair(void *ctx, struct slice name, struct slice value)
+{
+    struct buf *out = ctx;
+    struct slice so_far = buf_slice(out);
+
+    if (so_far.p[so_far.n - 1] != '{')
+        buf_put_char(out, ',');
+    buf_put_json(out, name);
+    buf_put_char(out, ':');
+    buf_put_json(out, value);
+}
+
+static void put_metadata(struct buf *out, const struct instance *in, const struct sample *s)
+{
+    if (in->n_metadata == 0 && !s)
+        return;
+    key(out, "metadata");
+    buf_put_char(out, '{');
+    if (s)
+        report_put_sample(s, put_pair, out);
+    for (uint32_t i = 0; i < in->n_metadata; i++)
+        if (!s || !report_sample_key(in->metadata[i].key))
+            put_pair(out, in->metadata[i].key, in->metadata[i].value);
+    buf_put_char(out, '}');
+}
+
+int report_write_instance(struct buf *out,
+                          const struct instance *in,
+                          const struct sample *s,
+                          uint64_t ttl_ms)
 {
     const char *engine = report_engine_name(in->engine);
 
@@ -176,28 +207,10 @@ int report_write_instance(struct buf *out, const struct instance *in, uint64_t t
     put_text(out, "cluster", in->cluster);
     put_count(out, "ttl_ms", ttl_ms);
     put_count(out, "epoch", in->epoch);
-    put_pairs(out, "metadata", in->metadata, in->n_metadata);
+    put_metadata(out, in, s);
     put_pairs(out, "labels", in->labels, in->n_labels);
     buf_put_char(out, '}');
     return out->err;
-}
-
-static const char *state_name(enum reported_state state)
-{
-    switch (state) {
-    case REPORTED_HEALTHY:
-        return "healthy";
-    case REPORTED_BUSY:
-        return "busy";
-    case REPORTED_LOADING:
-        return "loading";
-    case REPORTED_UNHEALTHY:
-        return "unhealthy";
-    case REPORTED_DRAINING:
-        return "draining";
-    }
-    BUG_ON(1);
-    return NULL;
 }
 
 int report_write_sample(struct buf *out, const struct sample *s, uint64_t interval_ms)
@@ -240,15 +253,9 @@ int report_write_sample(struct buf *out, const struct sample *s, uint64_t interv
         if (sample_has(s, counts[i].field))
             put_count(out, counts[i].name, counts[i].value);
     if (sample_has(s, SAMPLE_STATE))
-        put_text(out, "state", slice_str(state_name(s->state)));
+        put_text(out, "state", slice_str(report_state_name(s->state)));
     buf_put_char(out, '}');
     return out->err;
-}
-
-static bool unreserved(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '.' || c == '_' || c == '~' || c == ':';
 }
 
 int report_write_url(struct buf *out, struct slice base, struct slice id, const char *suffix)
@@ -257,14 +264,26 @@ int report_write_url(struct buf *out, struct slice base, struct slice id, const 
         base.n--;
     buf_put_slice(out, base);
     buf_put_str(out, "/v1/endpoints/");
-    for (size_t i = 0; i < id.n; i++) {
-        if (unreserved(id.p[i])) {
-            buf_put_char(out, id.p[i]);
-        } else {
-            buf_put_char(out, '%');
-            buf_put_hex(out, (unsigned char)id.p[i], 2);
-        }
-    }
+    wire_url_encode(id, ":", out);
     buf_put_str(out, suffix);
     return out->err;
+}
+
+int report_split_url(
+    struct slice text, const char *scheme, bool *tls, struct slice *authority, struct slice *rest)
+{
+    struct slice s = slice_str(scheme);
+
+    if (!slice_starts(text, s))
+        return WEIR_E_INVALID;
+    text = slice_from(text, s.n);
+    *tls = slice_starts(text, SLICE("+https"));
+    text = slice_from(text, *tls ? 6 : 0);
+    if (!slice_starts(text, SLICE("://")))
+        return WEIR_E_INVALID;
+    text = slice_from(text, 3);
+    size_t end = MIN(slice_find(text, '/'), slice_find(text, '?'));
+    *authority = slice_of(text.p, end);
+    *rest = slice_from(text, end);
+    return 0;
 }

@@ -10,7 +10,7 @@
 /** One exchange with a registry. */
 enum report_step {
     STEP_LOGIN, /* get a token; only where the target wants one */
-    STEP_CLAIM, /* is the place free, or ours? only where one could overwrite another's */
+    STEP_CLAIM, /* what comes before a registration: is the place free, or ours? a lease */
     STEP_REGISTER,
     STEP_RENEW,
     STEP_LOAD,
@@ -37,7 +37,8 @@ struct report_request {
 struct reporter;
 
 struct report_target {
-    bool claims; /* has a STEP_CLAIM */
+    bool claims;      /* has a STEP_CLAIM */
+    bool plain_token; /* the header is the token, without "Bearer" */
     /** Reads the URL. @return 0, WEIR_E_INVALID, WEIR_E_NOMEM. */
     int (*init)(struct reporter *r, const struct report_options *o);
     void (*fini)(struct reporter *r);
@@ -53,6 +54,8 @@ struct report_target {
 
 extern const struct report_target report_native;
 extern const struct report_target report_nacos;
+extern const struct report_target report_consul;
+extern const struct report_target report_etcd;
 
 /** Of report_nacos; owned. */
 struct nacos_state {
@@ -63,9 +66,14 @@ struct nacos_state {
     char *username; /* NULL = no login */
     char *password;
     uint64_t token_until_ns; /* 0 = none yet */
-    struct buf sent;         /* the last registration that was accepted */
-    struct buf sending;
-    uint32_t left_out; /* metadata keys that found no room, when last logged */
+};
+
+/** Of report_etcd; owned. */
+struct etcd_state {
+    char *prefix;
+    char *username; /* NULL = no login */
+    char *password;
+    uint64_t lease;
 };
 
 struct reporter {
@@ -73,17 +81,24 @@ struct reporter {
     struct loop *loop;
     struct fetcher *fetcher;
     const struct instance *instance;
-    uint64_t ttl_ns;
+    uint64_t ttl_ns;       /* in force */
+    uint64_t asked_ttl_ns; /* by the options */
     uint64_t interval_ns;
     void (*fill)(void *ctx, struct sample *s);
     void (*on_registered)(void *ctx);
     void (*on_stopped)(void *ctx);
     void *ctx;
 
-    char *base;   /* the registry as it was named; owned */
-    char *where;  /* we in it, for logs; owned */
-    char *bearer; /* owned; NULL = none */
+    char *base;        /* the registry as it was named; owned */
+    char *where;       /* we in it, for logs; owned */
+    char *bearer;      /* owned; NULL = none */
+    char *url;         /* of consul and etcd: http or https, without a path; owned */
+    struct slice rest; /* of base: behind the authority */
     struct nacos_state nacos;
+    struct etcd_state etcd;
+    /* where a load report is a registration: the last that was accepted, and what is under way */
+    struct buf sent, sending;
+    uint32_t left_out; /* metadata keys that found no room, when last logged */
     /* the next step of control; the end, when nothing is to be undone */
     struct loop_timer control_timer;
     struct loop_timer load_timer;
@@ -108,5 +123,13 @@ struct reporter {
 void report_catch_up(struct reporter *r, uint64_t epoch, uint64_t seq);
 /** A sample of now. */
 void report_fill(struct reporter *r, struct sample *s);
+/** Read base, "SCHEME://host:port...", into url, rest and where. @return 0, WEIR_E_INVALID, WEIR_E_NOMEM. */
+int report_take_url(struct reporter *r, const char *scheme) MUST_CHECK;
+/** This registration goes out. @return 0, or the buffer's error. */
+int report_sending(struct reporter *r, const struct buf *body) MUST_CHECK;
+/** Is it the one that was accepted last? */
+bool report_same(const struct reporter *r);
+/** It was accepted. */
+enum report_verdict report_sent(struct reporter *r);
 
 #endif /* WEIR_REPORT_REPORT_PRIV_H */

@@ -58,7 +58,9 @@ void sched_drain_served(struct sched_drain *d, uint64_t now_ns)
 
 uint64_t sched_drain_interval(const struct sched_drain *d, uint64_t now_ns)
 {
-    uint64_t window = busy(d, now_ns) - d->from_ns;
+    uint64_t until = busy(d, now_ns);
+    /* Lanes look at the clock once a turn, so another one's "now" may be before the moment of a fresh start. */
+    uint64_t window = until > d->from_ns ? until - d->from_ns : 0;
 
     if (!window && !d->served)
         return 0;

@@ -184,3 +184,18 @@ bool wire_query_next(struct slice *rest, struct slice *name, struct slice *value
     }
     return false;
 }
+
+void wire_url_encode(struct slice text, const char *more, struct buf *out)
+{
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i];
+        char low = ascii_lower(c);
+        if ((low >= 'a' && low <= 'z') || (c >= '0' && c <= '9') ||
+            (c && (strchr("-._~", c) || strchr(more, c)))) {
+            buf_put_char(out, c);
+        } else {
+            buf_put_char(out, '%');
+            buf_put_hex(out, (unsigned char)c, 2);
+        }
+    }
+}

@@ -32,6 +32,9 @@ void wire_target_split(struct slice target, struct slice *path, struct slice *qu
 /** Percent-decode, "+" as space when `form`. Appends to out; WEIR_E_INVALID for a broken escape. */
 int wire_url_decode(struct slice text, bool form, struct buf *out) MUST_CHECK;
 
+/** Append, percent-encoded, all but letters, digits, "-._~" and `more`: a path segment, a value of a query or form. */
+void wire_url_encode(struct slice text, const char *more, struct buf *out);
+
 /** Is `raw`, decoded, that text? A broken escape stands for itself. Cost: O(n), copies nothing. */
 bool wire_url_means(struct slice raw, bool form, struct slice text);
 

@@ -61,7 +61,7 @@ def test_a_bad_file_changes_nothing_and_is_told(start_weir, upstream, tmp_path):
     put(path, text="endpoints:\n- url: http://127.0.0.1:1\n  wieght: 2\n")
     h.wait_until(lambda: stat(weir, "errors_total") == 1, "the error")
     assert stat(weir, "up") == 0
-    assert weir.log_contains(r"source=file: .*endpoints.yaml:3:3: .*wieght.* did you mean .weight")
+    weir.wait_line(r"source=file: .*endpoints.yaml:3:3: .*wieght.* did you mean .weight")
     os.unlink(path)
     h.wait_until(lambda: weir.log_contains("No such file"), "the missing file")
     assert listed(weir) == ids(a)

@@ -32,12 +32,38 @@ def test_both_languages_have_the_same_commands_links_and_ports():
     assert set(re.findall(r"`([^`\n]+)`", english)) ^ set(re.findall(r"`([^`\n]+)`", chinese)) == set()
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/README.md", "docs/gateway.md", "docs/registry.md", "docs/admin.md",
-                                  "docs/testing.md", "docs/performance.md", "docs/compatibility.md", "CONTRIBUTING.md"])
+PAGES = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md",
+         *(f"docs/{f}" for f in sorted(os.listdir(os.path.join(h.ROOT, "docs"))) if f.endswith(".md"))]
+
+
+def anchors(text):
+    return {re.sub(r"[^\w\- ]", "", head.strip().lower()).replace(" ", "-") for head in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name):
     folder = os.path.dirname(os.path.join(h.ROOT, name))
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page(name)):
-        assert target.startswith("http") or os.path.exists(os.path.join(folder, target)), target
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page(name)):
+        if target.startswith("http"):
+            continue
+        path = os.path.join(folder, target) if target else os.path.join(h.ROOT, name)
+        assert os.path.exists(path), target
+        assert not anchor or not path.endswith(".md") or anchor in anchors(page(path)), f"{target}#{anchor}"
+
+
+def test_configurations_in_the_pages_are_right(tmp_path):
+    """Every block of YAML that begins with a key of the configuration."""
+    keys = set(re.findall(r"^(\w+):", page("examples/full.yaml"), re.M))
+    seen = 0
+    for name in PAGES:
+        for block in re.findall(r"^```yaml\n(.*?)^```", page(name), re.S | re.M):
+            if block.split(":", 1)[0] not in keys:
+                continue
+            path = tmp_path / "weir.yaml"
+            path.write_text(block, encoding="utf-8")
+            assert h.run_weir("check", path) == (0, f"{path}: ok\n", ""), (name, block)
+            seen += 1
+    assert seen >= 4
 
 
 def test_the_tests_of_the_field_reports_are_there():

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_a_stale_socket_file_is_replaced_and_a_living_one_is_not(keeper, tmp_pat
     path.write_text("precious", encoding="ascii")       # no socket: not ours to remove
     fourth = Gateway(tmp_path, config, wait=False)
     assert fourth.wait() == 1
-    assert fourth.log_contains(r"File exists")
+    assert fourth.log_contains(r"what is there is no socket; Weir replaces only sockets")
     assert path.read_text(encoding="ascii") == "precious"
 
 
@@ -230,7 +231,9 @@ def test_sockets_of_a_service_manager_are_used_by_name(keeper, tmp_path, upstrea
 def test_a_socket_that_was_not_passed_is_an_error_that_names_it(tmp_path):
     g = Gateway(tmp_path, {"listeners": [{"address": "systemd:http"}]}, wait=False)
     assert g.wait() == 1
-    assert g.log_contains(r"systemd:http was not passed by the service manager")
+    assert g.log_contains(r"systemd:http was not passed by the service manager \(FileDescriptorName= of the socket unit, "
+                          r"LISTEN_FDNAMES\)$")
+    assert not g.log_contains("cannot listen for clients")      # said once
 
 
 def test_the_service_manager_is_told(keeper, tmp_path):
@@ -279,6 +282,20 @@ def test_root_is_given_up_once_all_is_open(keeper, tmp_path, upstream):
         assert {int(status[c], 16) for c in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {0}
     assert os.stat(f"/proc/{g.pid}/mem").st_uid == 0    # not dumpable: its memory is root's alone
     assert not g.log_contains("running as root")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_the_user_can_open_its_access_log_again(keeper, tmp_path):
+    """Root makes the file; SIGUSR1 and reloads open it as the user."""
+    with tempfile.TemporaryDirectory() as folder:       # one that the user may enter
+        os.chmod(folder, 0o755)
+        log = os.path.join(folder, "access.jsonl")
+        g = keeper.add(Gateway(tmp_path, {"listeners": [{"address": "127.0.0.1:0"}], "user": "nobody",
+                                          "logging": {"access": f"file:{log}"}}))
+        assert os.stat(log).st_uid == pwd.getpwnam("nobody").pw_uid
+        g.kill(signal.SIGUSR1)
+        g.wait_line("info serve: SIGUSR1: the access log is opened again")
+        g.stop()
 
 
 def test_a_user_that_is_not_known_keeps_it_from_starting(tmp_path):

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
@@ -56,6 +57,30 @@ def test_what_cannot_be_read_names_its_key(tmp_path, config, words):
     assert (status, out) == (1, "") and words in err, err
 
 
+@pytest.mark.parametrize("section, words", [
+    ("listeners: [{tls: {cert: file:a.pem, key: file:a.key, client_cert: required}}]",
+     "1:57: listeners[0].tls.client_cert: does nothing without client_ca, which says whose certificates are good"),
+    ("admin: {tls: {cert: file:a.pem, key: file:a.key, client_cert: optional}}",
+     "1:50: admin.tls.client_cert: does nothing without client_ca, which says whose certificates are good"),
+    ("listeners: [{address: '127.0.0.1:0', socket_mode: '0600'}]",
+     "1:38: listeners[0].socket_mode: only files of Unix sockets have it: address: unix:PATH")])
+def test_a_key_that_would_do_nothing_is_an_error(tmp_path, section, words):
+    path = tmp_path / "weir.yaml"
+    path.write_text(section)
+    status, out, err = h.run_weir("check", path)
+    assert (status, out) == (1, "")
+    assert re.sub(r"^(.*:1):\d+: ", r"\1: ", err) == f"{path}:1: {words.split(': ', 1)[1]}\n"
+
+
+@pytest.mark.parametrize("name, reason", [
+    ("weir.yaml", "what is there is no socket; Weir replaces only sockets"), ("none/weir.sock", "its folder does not exist")])
+def test_a_unix_socket_that_cannot_be_says_why(tmp_path, name, reason):
+    path = tmp_path / "weir.yaml"
+    path.write_text(json.dumps({"listeners": [{"address": f"unix:{tmp_path / name}"}]}))
+    status, _, err = h.run_weir("serve", "--config", path, "--admin-port", "0", "--registry-port", "0")
+    assert status == 1 and f"cannot listen on unix:{tmp_path / name} for clients: {reason}; choose another address with" in err
+
+
 # what runs, but not as it should ---------------------------------------------------------------------------------
 
 
@@ -65,6 +90,41 @@ def test_a_full_disk_loses_lines_and_no_request(start_weir, upstream):
     assert weir.chat().status == 200
     weir.wait_line(r"error proxy: access log \(logging.access\): cannot write, lines are lost: No space left on device")
     assert weir.chat().status == 200
+    # Every request is a line that was lost, and the operator can see how many.
+    h.wait_until(lambda: (m := weir.metrics()).value("weir_access_log_lost_total") == m.sum("weir_requests_total") > 0,
+                 "every lost line to be counted")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a small disk")
+def test_a_disk_that_was_full_costs_no_line_after_it(start_weir, upstream, tmp_path):
+    """A full disk keeps half a line; the first line after it stands on a line of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", disk], check=False, capture_output=True).returncode:
+        pytest.skip("no mount here")
+    try:
+        path = disk / "access.jsonl"
+        weir = start_weir({"logging": {"access": f"file:{path}"}})
+        weir.register(upstream(name="u"))
+        for _ in range(20):
+            assert weir.chat().status == 200
+        h.wait_until(lambda: weir.metrics().value("weir_access_log_lost_total") > 0, "the disk to be full")
+        subprocess.run(["mount", "-o", "remount,size=1m", disk], check=True)
+        assert weir.chat(headers=[("X-Request-Id", "after-it")]).status == 200
+        h.wait_until(lambda: b"after-it" in path.read_bytes(), "the line after it")
+
+        def adds_up():
+            m = weir.metrics()
+            lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+            whole = [line for line in lines if line.endswith("}")]
+            for line in whole:
+                json.loads(line)
+            assert len(lines) - len(whole) <= 1, lines
+            return len(whole) + m.value("weir_access_log_lost_total") == m.sum("weir_requests_total")
+        h.wait_until(adds_up, "all requests to be in the log or counted as lost")
+        weir.stop()
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_few_descriptors_are_said_with_the_way_out_and_hold(keeper, upstream):

@@ -549,9 +549,9 @@ def test_a_longer_head_is_taken_on_a_connection_from_before(start_weir, upstream
 
 def test_hundreds_of_reloads_leave_nothing_behind(start_weir, upstream):
     """Also while a request from the first one is under way: only its own configuration is kept."""
-    behaviour, opened = h.gate()
+    behaviour, opened = h.gate(h.PATIENCE * 40)      # held over all the reloads, however slow the machine
     a = upstream(behaviour, name="a")
-    weir = start_weir(config(a))
+    weir = start_weir(config(a, routes=[{"timeouts": {"first_byte": "2h"}}]))
     weir.wait_up(a)
     old = h.RawClient(weir.data)
     old.request(body={"model": "m"})

@@ -13,7 +13,7 @@ import warnings
 
 import pytest
 
-from tls_util import Authority, TlsClient, TlsUpstream
+from tls_util import Authority, TlsClient, TlsUpstream, openssl
 from weir_harness import BIN, PATIENCE, Process, RawClient, address, answer_at_once, run_weir, wait_until
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -275,10 +275,15 @@ def test_a_tls_client_that_leaves_is_noticed_in_the_middle_of_a_stream(start_wei
 
 def test_wrong_files_are_refused_with_the_file_and_the_reason(pki, tmp_path):
     gone = pki.make("gone", "DNS:weir.test", expired=True)
+    locked = str(tmp_path / "locked.key")
+    openssl("pkey", "-in", pki.server[1], "-aes256", "-passout", "pass:x", "-out", locked)
     cases = [
         (tls((str(tmp_path / "none.pem"), pki.server[1])), rf"{tmp_path}/none\.pem: cannot be used as a certificate"),
         (tls((pki.server[0], pki.other[1])), rf"{pki.other[1]}: is not the key of the certificate in {pki.server[0]}"),
-        (tls((pki.server[0], pki.server[0])), rf"{pki.server[0]}: cannot be used as a key"),
+        (tls((pki.server[0], pki.server[0])), rf"{pki.server[0]}: cannot be used as a key \(PEM, without a passphrase\): there is none in it$"),
+        (tls((pki.server[0], locked)), rf"{locked}: the key has a passphrase, and nobody is here to type it; take it off with "
+         rf"openssl pkey -in {locked} -out FILE$"),
+        (tls((pki.server[1], pki.server[1])), rf"{pki.server[1]}: cannot be used as a certificate \(PEM\): there is none in it$"),
         (tls(gone), rf"{gone[0]}: the certificate expired on "),
         (tls(pki.server, client_ca="file:" + pki.server[1]), rf"{pki.server[1]}: cannot be used as certificates"),
     ]
@@ -290,6 +295,26 @@ def test_wrong_files_are_refused_with_the_file_and_the_reason(pki, tmp_path):
         assert p.log_contains(r"weir: listeners\[0\]\.tls: " + reason), p.output
     status, _, err = run_weir("check", str(path))
     assert status == 0, err                             # files are not read there
+
+
+def test_plain_http_to_a_tls_listener_is_told_in_the_log(start_weir, pki):
+    w = start(start_weir, [], tls(pki.server))
+    c = RawClient(w.data)
+    c.request("GET", "/v1/models")
+    w.wait_line(r"info net: TLS handshake with client=\S+ failed: it speaks plain HTTP, here is https$")
+    c.close()
+
+
+def test_the_end_of_certificates_is_a_metric_and_a_warning(start_weir, keeper):
+    here = keeper.add(Authority("soon"))
+    late, early = here.make("late", "DNS:a.test", file="late"), here.make("early", "DNS:b.test", file="early")
+
+    def end(cert):
+        return ssl.cert_time_to_seconds(ssl._ssl._test_decode_cert(cert)["notAfter"])
+    openssl("x509", "-in", early[0], "-signkey", early[1], "-days", "3", "-out", early[0])
+    w = start(start_weir, [], tls(late, more=[{"cert": "file:" + early[0], "key": "file:" + early[1]}]))
+    w.wait_line(rf"warn tls: listeners\[0\]\.tls: {early[0]}: the certificate ends in [23] days; renew it and send SIGHUP$")
+    assert w.metrics().all("weir_tls_certificate_end_seconds") == [({"where": "listeners[0].tls"}, end(early[0]))]
 
 
 def test_endpoints_are_believed_only_with_the_right_certificate(start_weir, keeper, pki):

@@ -636,7 +636,7 @@ class FakeUpstream:
     (conn, None) before anything is read.
     """
 
-    def __init__(self, behaviour=answer_at_once, name="up", models=("m",), raw=False, port=0):
+    def __init__(self, behaviour=answer_at_once, name="up", models=("m",), raw=False, port=0, host="127.0.0.1"):
         self.behaviour, self.name, self.models, self.raw = behaviour, name, models, raw
         self.lock = threading.Lock()
         self.cond = threading.Condition(self.lock)
@@ -645,9 +645,10 @@ class FakeUpstream:
         self.healthy = True
         self.probe_gate = threading.Event()     # cleared: probes are left without an answer
         self.probe_gate.set()
-        self.listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+        self.listener = socket.create_server((host, port), backlog=1024,
+                                             family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         self.port = self.listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
         self.thread = threading.Thread(target=self._accept, daemon=True)
         self.thread.start()
 
@@ -747,12 +748,12 @@ class FakeUpstream:
         assert not self.errors, f"behaviour of {self.name} failed: {self.errors}"
 
 
-def gate():
+def gate(patience=PATIENCE * 4):
     """(behaviour, event): requests are held until the event is set, then answered."""
     opened = threading.Event()
 
     def behaviour(conn, request):
-        assert opened.wait(PATIENCE * 4), "the gate was never opened"
+        assert opened.wait(patience), "the gate was never opened"
         answer_at_once(conn, request)
 
     return behaviour, opened

@@ -515,10 +515,10 @@ static int check_registry(struct agent *a)
         report_free(r);
         return -1;
     }
-    fprintf(
-        stderr,
-        "weir agent: --registry: \"%s\" is no URL like http://HOST:PORT or nacos://HOST:8848: %s\n",
-        a->o.registry, err_text(rc));
+    fprintf(stderr,
+            "weir agent: --registry: \"%s\" is no URL like http://HOST:PORT, nacos://HOST:8848, "
+            "consul://HOST:8500 or etcd://HOST:2379: %s\n",
+            a->o.registry, err_text(rc));
     return 2;
 }
 

@@ -17,7 +17,11 @@ static const char usage[] =
     "are.\n"
     "  --registry URL        http://HOST:PORT of Weir, or "
     "nacos://HOST:8848[/nacos][?namespace=&group=&cluster=];\n"
-    "                        Nacos' login from WEIR_NACOS_USERNAME and WEIR_NACOS_PASSWORD\n"
+    "                        consul://HOST:8500, etcd://HOST:2379[/prefix/], all three also with "
+    "+https "
+    "(nacos+https://);\n"
+    "                        logins from WEIR_NACOS_USERNAME and _PASSWORD, WEIR_ETCD_USERNAME and "
+    "_PASSWORD\n"
     "  --advertise HOST:PORT address that others reach the server by\n"
     "  --service NAME        (default)\n"
     "  --id NAME             in the registry (the advertised address)\n"
@@ -26,7 +30,7 @@ static const char usage[] =
     "port)\n"
     "  --gpus LIST           all, none, or indexes and UUIDs: 0,1 (CUDA_VISIBLE_DEVICES if set, "
     "else all)\n"
-    "  --interval D          between load reports (500ms; 2s to Nacos)\n"
+    "  --interval D          between load reports (500ms; 2s to others than Weir)\n"
     "  --model ID            may be repeated (what the server lists)\n"
     "  --model-version V     of its models\n"
     "  --gpu-type NAME       (from the device: A100, H100, L4 ...)\n"
@@ -353,7 +357,8 @@ static int complete(struct agent_options *o)
     if (o->devices)
         return -1;
     if (!o->registry)
-        return missing("--registry", "http://HOST:PORT of Weir, or nacos://HOST:8848");
+        return missing("--registry",
+                       "http://HOST:PORT of Weir, or nacos://, consul:// or etcd://HOST:PORT");
     if (!o->advertise.p)
         return missing("--advertise", "HOST:PORT that others reach the server by");
     if (!o->id.p)
@@ -362,11 +367,14 @@ static int complete(struct agent_options *o)
         (void)snprintf(o->url_room, sizeof(o->url_room), "http://127.0.0.1:%u", o->port);
         o->engine_url = o->url_room;
     }
+    bool etcd = slice_starts(slice_str(o->registry), SLICE("etcd"));
     if (o->interval_ns == 0)
         o->interval_ns =
-            slice_starts(slice_str(o->registry), SLICE("nacos")) ? 2 * NS_PER_S : 500 * NS_PER_MS;
-    o->username = getenv("WEIR_NACOS_USERNAME"); /* NOLINT(concurrency-mt-unsafe) */
-    o->password = getenv("WEIR_NACOS_PASSWORD"); /* NOLINT(concurrency-mt-unsafe) */
+            slice_starts(slice_str(o->registry), SLICE("http")) ? 500 * NS_PER_MS : 2 * NS_PER_S;
+    const char *username = etcd ? "WEIR_ETCD_USERNAME" : "WEIR_NACOS_USERNAME";
+    const char *password = etcd ? "WEIR_ETCD_PASSWORD" : "WEIR_NACOS_PASSWORD";
+    o->username = getenv(username); /* NOLINT(concurrency-mt-unsafe) */
+    o->password = getenv(password); /* NOLINT(concurrency-mt-unsafe) */
     return -1;
 }
 

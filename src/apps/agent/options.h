@@ -43,8 +43,8 @@ struct agent_options {
     const char *sysfs;             /**< NULL = /sys */
     bool devices;                  /**< print the devices and end */
     char **command;                /**< NULL-terminated; NULL = none */
-    const char *username;          /**< WEIR_NACOS_USERNAME */
-    const char *password;          /**< WEIR_NACOS_PASSWORD */
+    const char *username;          /**< WEIR_NACOS_USERNAME, WEIR_ETCD_USERNAME */
+    const char *password;          /**< likewise */
     char url_room[256];            /**< behind engine_url */
     char token[CONFIO_TOKEN_SIZE]; /**< empty = none */
 };

@@ -56,6 +56,7 @@ static int hook_metrics(void *ctx, struct buf *out)
                                .reloads_ok = c->reloads_ok,
                                .reloads_failed = c->reloads_failed};
     metrics_render(&in, out);
+    serve_tls_metrics(&((const struct serve *)ctx)->referred.tls, out);
     proxy_stats_fini(&stats, loop_mem());
     return out->err;
 }

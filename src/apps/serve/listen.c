@@ -1,12 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apps/serve/listen.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "apps/serve/privileges.h"
 #include "apps/serve/systemd.h"
 
 int listen_address(const struct conf_address *a, struct net_addr *out)
 {
     return net_addr_literal(a->host, a->port, out);
+}
+
+const char *listen_reason(const struct net_addr *addr, int error, char *words, size_t n)
+{
+    bool file = addr->any.sa_family == AF_UNIX;
+
+    if (file && error == EEXIST)
+        return "what is there is no socket; Weir replaces only sockets";
+    if (file && error == ENOENT)
+        return "its folder does not exist";
+    if (!file && error == EACCES)
+        return "Permission denied (a port below 1024 needs root, CAP_NET_BIND_SERVICE, or a socket "
+               "of systemd's)";
+    return strerror_r(error, words, n);
 }
 
 static int refuse(struct buf *why, const char *key, struct slice name, const char *what, int rc)

@@ -15,4 +15,10 @@ int listen_at(const struct conf_listener *l, struct net_listen_at *out, struct b
 /** A literal TCP address. */
 int listen_address(const struct conf_address *a, struct net_addr *out) MUST_CHECK;
 
+/**
+ * Why an address could not be listened on, in words for whoever has to mend it.
+ * @param error errno. @param words room that the answer may use.
+ */
+const char *listen_reason(const struct net_addr *addr, int error, char *words, size_t n);
+
 #endif /* WEIR_APPS_SERVE_LISTEN_H */

@@ -172,6 +172,9 @@ static void put_pools(const struct proxy_stats *s, struct buf *out)
     }
     gauge(out, "weir_connections", "Client connections open now.");
     wire_prom_sample(out, "weir_connections", NULL, 0, (double)s->connections);
+    counter(out, "weir_access_log_lost_total",
+            "Lines that could not be written to the access log (logging.access).");
+    wire_prom_sample(out, "weir_access_log_lost_total", NULL, 0, (double)s->access_log_lost);
     counter(out, "weir_connections_refused_total", "Client connections above limits.connections.");
     wire_prom_sample(out, "weir_connections_refused_total", NULL, 0,
                      (double)s->connections_refused);

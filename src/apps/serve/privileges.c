@@ -7,6 +7,7 @@
 #include <pwd.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -108,6 +109,20 @@ static int drop_capabilities(void)
     if (syscall(SYS_capset, &head, none) != 0)
         return complain("cannot drop", "capabilities");
     return 0;
+}
+
+void privileges_give(int fd, const char *user)
+{
+    struct stat st;
+    uid_t uid;
+
+    if (fd < 0 || !user || geteuid() != 0 || privileges_user(user, &uid, NULL) != 0 ||
+        fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid == uid)
+        return;
+    if (fchown(fd, uid, (gid_t)-1) != 0)
+        log_warn("serve",
+                 "logging.access: cannot be given to user %s, who cannot open it again: %s", user,
+                 strerror(errno));
 }
 
 int privileges_drop(const char *user, const char *group)

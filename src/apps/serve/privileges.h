@@ -16,6 +16,12 @@ int privileges_group(const char *name, gid_t *gid) MUST_CHECK;
 void privileges_hide_memory(void);
 
 /**
+ * Make a file that root has opened the user's, so that it can open it again: for logs, which are opened anew by SIGUSR1
+ * and every reload. Does nothing without a user, without being root, or for what is no plain file. @param fd -1: none.
+ */
+void privileges_give(int fd, const char *user);
+
+/**
  * Become this user and group, and give up every capability, for good; no program that is started later has more.
  * Without a user nothing changes but that, and root keeps what it has, with a warning. Call it after binding, with one
  * thread. @param user, group NULL = none. @return 0, or a negative error that was logged.

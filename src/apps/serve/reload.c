@@ -249,7 +249,7 @@ complain_listen(const struct proxy_options *o, const struct net_addr *bound, str
 {
     char text[NET_ADDR_TEXT];
     char words[128];
-    const char *why = strerror_r(errno, words, sizeof(words));
+    int error = errno;
     unsigned failed = 0;
 
     while (failed + 1 < o->n_listen && bound[failed].len)
@@ -257,7 +257,7 @@ complain_listen(const struct proxy_options *o, const struct net_addr *bound, str
     buf_put_str(out, "listeners: cannot listen on ");
     buf_put_str(out, net_addr_text(&o->listen[failed].addr, text));
     buf_put_str(out, ": ");
-    buf_put_str(out, why);
+    buf_put_str(out, listen_reason(&o->listen[failed].addr, error, words, sizeof(words)));
     buf_put_char(out, '\n');
     return WEIR_E_IO;
 }

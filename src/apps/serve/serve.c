@@ -38,11 +38,14 @@ static int complain(const char *what, int rc)
 static int complain_listen(const char *who, const struct net_addr *addr, const char *keys, int rc)
 {
     char text[NET_ADDR_TEXT];
+    char words[128];
     int saved = errno;
 
     log_error("serve", "cannot listen on %s for %s: %s; choose another address with %s",
               net_addr_text(addr, text), who,
-              rc == WEIR_E_IO && saved ? strerror(saved) : err_text(rc), keys);
+              rc == WEIR_E_IO && saved ? listen_reason(addr, saved, words, sizeof(words))
+                                       : err_text(rc),
+              keys);
     return rc;
 }
 
@@ -162,11 +165,12 @@ static int start_proxy(struct serve *s, struct net_addr *bound)
     snprintf(hop, sizeof(hop), "%016llx", (unsigned long long)id);
     buf_init(&why, loop_mem(), ANSWER_MAX);
     int rc = serve_proxy_options(s, s->edition->conf, &s->referred, listen, &o, &why);
-    if (rc)
-        log_error("serve", "%.*s", SLICE_ARG(slice_trim(buf_slice(&why))));
+    size_t said = buf_slice(&why).n;
+    if (said) /* one line, that ends as lines do */
+        log_error("serve", "%.*s", (int)said - 1, buf_slice(&why).p);
     buf_fini(&why);
     if (rc)
-        return complain("cannot listen for clients", rc);
+        return said ? rc : complain("cannot listen for clients", rc);
     o.hop_id = slice_str(hop);
     rc = proxy_new(&o, &s->proxy);
     if (rc)
@@ -288,6 +292,7 @@ static int start(struct serve *s)
     control_publish(&s->control);
     systemd_close_unused();
     const struct conf *conf = s->edition->conf;
+    privileges_give(s->access_fd, conf->user.p);
     if ((rc = privileges_drop(conf->user.p, conf->group.p)) != 0 || (rc = start_threads(s)) != 0)
         return rc;
     systemd_watchdog_start(&s->watchdog, s->control_loop, s->loops, s->n_loops);

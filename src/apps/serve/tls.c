@@ -6,6 +6,7 @@
 #include "base/bug.h"
 #include "base/num.h"
 #include "loop/log.h"
+#include "wire/prom.h"
 
 enum { SOON_DAYS = 14, DAY_S = 86400 };
 
@@ -17,12 +18,15 @@ static void add_error(struct conf_errors *errors, const char *where, const char 
     conf_error_add(errors, &at, &text, 1);
 }
 
-static void warn_soon(const char *where, const struct net_tls_context *x)
+static void
+warn_soon(const char *where, const struct net_tls_context *x, const struct net_tls_pair *pairs)
 {
-    int64_t left = net_tls_not_after(x) - (int64_t)(loop_wall_clock() / NS_PER_S);
+    unsigned pair = 0;
+    int64_t left = net_tls_not_after(x, &pair) - (int64_t)(loop_wall_clock() / NS_PER_S);
 
     if (left < SOON_DAYS * DAY_S)
-        log_warn("tls", "%s: a certificate ends in %lld days", where, (long long)(left / DAY_S));
+        log_warn("tls", "%s: %s: the certificate ends in %lld days; renew it and send SIGHUP",
+                 where, pairs[pair].cert, (long long)(left / DAY_S));
 }
 
 static int read_server(const struct conf *c,
@@ -47,7 +51,7 @@ static int read_server(const struct conf *c,
                                .handshakes_max = c->routing.limits.tls_handshakes};
     int rc = net_tls_server_new(&o, out, why);
     if (rc == 0)
-        warn_soon(where, *out);
+        warn_soon(where, *out, pairs);
     else
         add_error(errors, where, why);
     return rc;
@@ -67,7 +71,7 @@ read_client(const struct conf *c, struct net_tls_context **out, struct conf_erro
     if (rc)
         add_error(errors, "upstream_tls", why);
     else if (u->cert.p)
-        warn_soon("upstream_tls", *out);
+        warn_soon("upstream_tls", *out, &o.pair);
     return rc;
 }
 
@@ -101,6 +105,30 @@ void serve_tls_fini(struct serve_tls *t)
     net_tls_put(t->registry);
     net_tls_put(t->upstream);
     *t = (struct serve_tls){.admin = NULL};
+}
+
+static void put_end(const char *where, const struct net_tls_context *x, struct buf *out)
+{
+    struct prom_label label = {"where", slice_str(where)};
+    int64_t end = x ? net_tls_not_after(x, NULL) : INT64_MAX;
+
+    if (end != INT64_MAX)
+        wire_prom_sample(out, "weir_tls_certificate_end_seconds", &label, 1, (double)end);
+}
+
+void serve_tls_metrics(const struct serve_tls *t, struct buf *out)
+{
+    char where[64];
+
+    wire_prom_family(out, "weir_tls_certificate_end_seconds", "gauge",
+                     "When the certificate in use there that ends first does so, since 1970.");
+    for (unsigned i = 0; i < SERVE_TLS_LISTENERS; i++) {
+        snprintf(where, sizeof(where), "listeners[%u].tls", i);
+        put_end(where, t->listeners[i], out);
+    }
+    put_end("admin.tls", t->admin, out);
+    put_end("registry.tls", t->registry, out);
+    put_end("upstream_tls", t->upstream, out);
 }
 
 struct fetch_tls serve_tls_fetch(const struct conf *c)

@@ -24,6 +24,9 @@ int serve_tls_read(const struct conf *c,
                    struct conf_errors *errors) MUST_CHECK;
 void serve_tls_fini(struct serve_tls *t);
 
+/** When the certificates end, as a family of Prometheus text. An error sticks in out->err. */
+void serve_tls_metrics(const struct serve_tls *t, struct buf *out);
+
 /** What checks of https endpoints go by; borrows the configuration's text. */
 struct fetch_tls serve_tls_fetch(const struct conf *c);
 

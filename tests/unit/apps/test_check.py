@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`weir check` from outside. usage: test_check.py CHECK_CLI SOURCE_ROOT"""
-import json, pathlib, subprocess, sys, tempfile
+import json, pathlib, re, subprocess, sys, tempfile
 
 cli, root = sys.argv[1], pathlib.Path(sys.argv[2])
 failures = 0
@@ -25,6 +25,19 @@ for example in ("weir.yaml", "full.yaml"):
 
 page = (root / "docs" / "config.md").read_text()
 expect("docs/config.md is what --reference prints", check("--reference"), (0, page, ""))
+
+
+def keys_of(reference):
+    """Names of the keys in its tables, but those that only other sources than the ones of full.yaml have."""
+    for name, meaning in re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", reference, re.M):
+        only = re.match(r"\*([a-z, ]+):\*", meaning)
+        if not only or {"static", "file"} & set(only[1].split(", ")):
+            yield name
+
+
+full = (root / "examples" / "full.yaml").read_text()
+expect("keys that examples/full.yaml lacks",
+       [k for k in keys_of(page) if not re.search(rf"^[^#\n]*\b{k}:", full, re.M)], [])
 
 with tempfile.TemporaryDirectory() as folder:
     good, bad, effective = (str(pathlib.Path(folder) / n) for n in ("good.yaml", "bad.yaml", "effective.yaml"))

@@ -44,6 +44,14 @@ static void keys(void **state)
                                                  "the socket unit\n"},
         {"listeners: [{socket_mode: '99'}]\n",
          "w.yaml:1:27: listeners[0].socket_mode: must be octal, from 0000 to 0777, in quotes\n"},
+        {"listeners: [{socket_mode: '0600', socket_group: www}]\n",
+         "w.yaml:1:27: listeners[0].socket_mode: only files of Unix sockets have it: address: "
+         "unix:PATH\n"
+         "w.yaml:1:49: listeners[0].socket_group: only files of Unix sockets have it: address: "
+         "unix:PATH\n"},
+        {"admin: {tls: {cert: 'file:a', key: 'file:b', client_cert: required}}\n",
+         "w.yaml:1:59: admin.tls.client_cert: does nothing without client_ca, which says whose "
+         "certificates are good\n"},
         {"listeners: [{address: 'unix:/a'}, {address: 'unix:/a'}]\n",
          "w.yaml:1:45: listeners[1].address: is taken already by a listener\n"},
         {"admin: {address: 'unix:/a'}\n",

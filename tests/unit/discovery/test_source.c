@@ -352,6 +352,49 @@ static void a_spoilt_state_file_is_kept_aside(void **state)
     (void)unlink(path);
 }
 
+static void events_stand_beside_what_was_answered(void **state)
+{
+    (void)state;
+    struct rig r;
+
+    rig_open(&r, NULL, 60 * NS_PER_S, 60);
+    answer(&r, "abc");
+    expect("+llm a@1 +llm b@2 +llm c@3 synced ");
+    source_list_resume(&r.list);
+    source_list_miss(&r.list, SLICE("a"));
+    source_list_miss(&r.list, SLICE("never there"));
+    assert_int_equal(put(&r, "d", 4, 1000), 0);
+    source_list_end(&r.list);
+    expect("+llm d@4 -llm a ");
+    /* Two of three at once: held, as in a whole answer; another batch of events does not bring them back. */
+    source_list_resume(&r.list);
+    source_list_miss(&r.list, SLICE("b"));
+    source_list_miss(&r.list, SLICE("c"));
+    source_list_end(&r.list);
+    assert_int_equal(r.source.stats.n_leaving, 2);
+    source_list_resume(&r.list);
+    source_list_end(&r.list);
+    assert_int_equal(r.source.stats.n_leaving, 2);
+    expect("");
+    rig_close(&r);
+}
+
+static void who_cannot_be_read_stays_as_it_was(void **state)
+{
+    (void)state;
+    struct rig r;
+
+    rig_open(&r, NULL, 0, 0);
+    answer(&r, "ab");
+    expect("+llm a@1 +llm b@2 synced ");
+    source_list_begin(&r.list);
+    source_list_keep(&r.list, SLICE("a"));
+    source_list_keep(&r.list, SLICE("never there"));
+    source_list_end(&r.list);
+    expect("-llm b ");
+    rig_close(&r);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
@@ -363,6 +406,8 @@ int main(void)
         cmocka_unit_test(one_that_fails_while_it_is_held_goes_at_once),
         cmocka_unit_test(the_grace_ends),
         cmocka_unit_test(a_mass_removal_is_held_like_an_empty_list),
+        cmocka_unit_test(events_stand_beside_what_was_answered),
+        cmocka_unit_test(who_cannot_be_read_stays_as_it_was),
         cmocka_unit_test(the_last_good_list_survives_a_restart),
         cmocka_unit_test(a_spoilt_state_file_is_kept_aside),
     };

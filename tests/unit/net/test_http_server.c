@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ct.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -156,6 +157,41 @@ static void streams_are_chunked_or_closed_by_version(void **state)
     stop(&s);
 }
 
+static int half_a_request(const struct site *s)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    assert_int_equal(connect(fd, &s->addr.any, s->addr.len), 0);
+    assert_int_equal(send(fd, "GET /echo HTTP/1.1\r\nA: ", 23, 0), 23);
+    return fd;
+}
+
+static void heads_that_never_end_keep_nobody_out(void **state)
+{
+    (void)state;
+    struct site s;
+    char byte;
+    int slow[25];
+    start(&s);
+    for (size_t i = 0; i < ARRAY_LEN(slow); i++)
+        slow[i] = half_a_request(&s);
+    struct talk t = {.site = &s,
+                     .say = "POST /echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                            "Content-Length: 1\r\n\r\ng"};
+    converse(&t);
+    assert_true(strncmp(t.got, "HTTP/1.1 200 ", 13) == 0);
+    /* Ten of them are left, the youngest, or one less for who was answered. */
+    for (size_t i = 0; i < 15; i++)
+        assert_true(recv(slow[i], &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET);
+    for (size_t i = 16; i < ARRAY_LEN(slow); i++) {
+        assert_int_equal(recv(slow[i], &byte, 1, MSG_DONTWAIT), -1);
+        assert_int_equal(errno, EAGAIN);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(slow); i++)
+        close(slow[i]);
+    stop(&s);
+}
+
 static void bad_input_is_answered_and_closed(void **state)
 {
     (void)state;
@@ -263,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipelined_requests_are_answered_in_order_at_any_cut),
         cmocka_unit_test(streams_are_chunked_or_closed_by_version),
+        cmocka_unit_test(heads_that_never_end_keep_nobody_out),
         cmocka_unit_test(bad_input_is_answered_and_closed),
         cmocka_unit_test(a_client_that_leaves_is_told_once),
         cmocka_unit_test(fetch_talks_to_the_server_on_one_loop),

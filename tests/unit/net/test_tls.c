@@ -2,7 +2,10 @@
 /* What TLS adds to the transport boundary: who is believed, what is resumed, what is bounded, which files are refused. */
 #include "ct.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,7 +14,7 @@
 #include "loop/alloc.h"
 #include "net/conn.h"
 #include "net/listener.h"
-#include "net/tls.h"
+#include "net/tls_priv.h"
 #include "tls_files.h"
 
 static struct tls_files files;
@@ -305,6 +308,132 @@ static void handshakes_are_bounded_in_time_and_in_number(void **state)
     net_tls_put(server);
 }
 
+/* A server's half as net/conn.c has it, and a client that does as it likes. */
+struct pair {
+    struct net_tls_context *context;
+    struct net_tls *server;
+    struct buf out;
+    SSL_CTX *ctx;
+    SSL *client;
+    int fds[2];
+};
+
+static void pair_new(struct pair *p)
+{
+    p->context = server_with((struct net_tls_server){0}, "good");
+    p->ctx = SSL_CTX_new(TLS_client_method());
+    p->client = SSL_new(p->ctx);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, p->fds), 0);
+    buf_init(&p->out, loop_mem(), SIZE_MAX / 2);
+    assert_int_equal(tls_new(p->context, NULL, &p->server), 0);
+    tls_attach(p->server, p->fds[0], &p->out);
+    assert_int_equal(SSL_set_fd(p->client, p->fds[1]), 1);
+    SSL_set_connect_state(p->client);
+    int rc;
+    while ((rc = tls_handshake(p->server, 0)) == WEIR_E_AGAIN)
+        (void)SSL_do_handshake(p->client);
+    assert_int_equal(rc, 0);
+}
+
+static void pair_free(struct pair *p)
+{
+    tls_free(p->server);
+    buf_fini(&p->out);
+    SSL_free(p->client);
+    SSL_CTX_free(p->ctx);
+    close(p->fds[0]);
+    close(p->fds[1]);
+    net_tls_put(p->context);
+}
+
+static int unread(const struct pair *p)
+{
+    int n = -1;
+
+    assert_int_equal(ioctl(p->fds[0], FIONREAD, &n), 0);
+    return n;
+}
+
+static void who_only_changes_keys_is_not_served(void **state)
+{
+    (void)state;
+    static const int kinds[] = {SSL_KEY_UPDATE_REQUESTED, SSL_KEY_UPDATE_NOT_REQUESTED};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct pair p;
+        char byte[16];
+        char *flood;
+        pair_new(&p);
+        SSL_set0_wbio(p.client, BIO_new(BIO_s_mem()));
+        for (unsigned n = 0; n < 10000; n++) {
+            assert_int_equal(SSL_key_update(p.client, kinds[i]), 1);
+            assert_int_equal(SSL_do_handshake(p.client), 1);
+        }
+        /* All that the kernel takes is there before anybody looks. */
+        long size = BIO_get_mem_data(SSL_get_wbio(p.client), &flood);
+        for (long at = 0; at < size && send(p.fds[1], flood + at, 16384, 0) == 16384; at += 16384)
+            ;
+        int before = unread(&p);
+        assert_true(before > 2 * 65536);
+        assert_int_equal(tls_recv(p.server, byte, sizeof(byte)), -1);
+        assert_int_equal(errno, EPROTO);
+        assert_true(before - unread(&p) < 2 * 65536);
+        assert_true(buf_len(&p.out) < 2 * 16384);
+        pair_free(&p);
+    }
+}
+
+static void new_keys_between_data_are_fine(void **state)
+{
+    (void)state;
+    struct pair p;
+    char byte[16];
+
+    pair_new(&p);
+    /* Far more in all than either bound, with every answer taken and a byte behind each. */
+    for (unsigned i = 0; i < 5000; i++) {
+        assert_int_equal(SSL_key_update(p.client, SSL_KEY_UPDATE_REQUESTED), 1);
+        assert_int_equal(SSL_write(p.client, "x", 1), 1);
+        assert_int_equal(tls_recv(p.server, byte, sizeof(byte)), 1);
+        buf_clear(&p.out);
+    }
+    pair_free(&p);
+}
+
+static void the_roots_of_the_system_are_read_when_they_are_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *roots;
+        bool believed, shared; /* with the context before */
+    } cases[] = {{"ca.pem", true, false},   {"ca.pem", true, true},    {"good.key", false, false},
+                 {"good.key", false, true}, {"nowhere", false, false}, {"ca.pem", true, false}};
+    struct net_tls_context *server = server_with((struct net_tls_server){0}, "good");
+    struct net_tls_context *before = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct net_tls_peer peer = {.host = SLICE("weir.test")};
+        struct net_tls_context *client;
+        char why[NET_TLS_WHY];
+        struct end a;
+        struct end b;
+        print_message("# %s\n", cases[i].roots);
+        setenv("SSL_CERT_FILE", tls_path(&files, cases[i].roots), 1);
+        assert_int_equal(net_tls_client_new(&(struct net_tls_client){0}, &client, why), 0);
+        assert_int_equal(before && SSL_CTX_get_cert_store(before->ctx[0]) ==
+                                       SSL_CTX_get_cert_store(client->ctx[0]),
+                         cases[i].shared);
+        shake(server, client, &peer, &a, &b);
+        assert_int_equal(a.connected, cases[i].believed);
+        assert_int_equal(a.error, cases[i].believed ? 0 : WEIR_E_DENIED);
+        over(&a, &b);
+        net_tls_peer_fini(&peer);
+        net_tls_put(before);
+        before = client;
+    }
+    unsetenv("SSL_CERT_FILE");
+    net_tls_put(before);
+    net_tls_put(server);
+}
+
 static void what_is_no_tls_is_refused(void **state)
 {
     (void)state;
@@ -392,7 +521,7 @@ static void wrong_files_are_named_with_the_reason(void **state)
         {"none.pem", "good.key", NULL, "none.pem",
          ": cannot be used as a certificate (PEM): No such file or directory"},
         {"good.key", "good.key", NULL, "good.key",
-         ": cannot be used as a certificate (PEM): no start line"},
+         ": cannot be used as a certificate (PEM): there is none in it"},
         {"good.pem", "none.key", NULL, "none.key",
          ": cannot be used as a key (PEM, without a passphrase): No such file or directory"},
         {"good.pem", "foreign.key", NULL, "foreign.key", ": is not the key of the certificate in "},
@@ -454,6 +583,9 @@ int main(void)
         cmocka_unit_test(the_last_session_is_resumed_and_only_under_the_settings_that_made_it),
         cmocka_unit_test(clients_show_what_is_required),
         cmocka_unit_test(handshakes_are_bounded_in_time_and_in_number),
+        cmocka_unit_test(who_only_changes_keys_is_not_served),
+        cmocka_unit_test(new_keys_between_data_are_fine),
+        cmocka_unit_test(the_roots_of_the_system_are_read_when_they_are_others),
         cmocka_unit_test(what_is_no_tls_is_refused),
         cmocka_unit_test(an_end_that_was_not_announced_is_no_end_of_file),
         cmocka_unit_test(a_connection_keeps_the_context_it_began_with),

@@ -48,7 +48,7 @@ static void an_endpoint_is_written_whole(void **state)
         .epoch = 1764581611000000000,
     };
     expect(
-        &b, report_write_instance(&b, &i, 5000),
+        &b, report_write_instance(&b, &i, NULL, 5000),
         "{\"id\":\"w 1\",\"service\":\"chat\",\"url\":\"http://127.0.0.1:8000\","
         "\"models\":[{\"id\":\"llama\",\"version\":\"2\",\"max_model_len\":8192},{\"id\":"
         "\"a\\\"b\"}],"
@@ -70,7 +70,7 @@ static void what_is_unknown_is_left_out(void **state)
     buf_init(&b, &mem, 4096);
     const struct instance i = {
         .id = SLICE("x"), .host = SLICE("::1"), .port = 1, .tls = true, .weight = 1000, .epoch = 1};
-    expect(&b, report_write_instance(&b, &i, 1),
+    expect(&b, report_write_instance(&b, &i, NULL, 1),
            "{\"id\":\"x\",\"url\":\"https://[::1]:1\",\"weight\":1,\"ttl_ms\":1,\"epoch\":1}");
     const struct sample none = {.epoch = 3, .seq = 4};
     expect(&b, report_write_sample(&b, &none, 500), "{\"epoch\":3,\"seq\":4,\"interval_ms\":500}");

@@ -33,6 +33,18 @@ static void interval_is_busy_time_over_places(void **state)
     sched_drain_end(&d, 3601 * S);
 }
 
+static void a_clock_that_is_behind_takes_no_time_away(void **state)
+{
+    (void)state;
+    struct sched_drain d = {0};
+
+    sched_drain_begin(&d, 100 * S);
+    sched_drain_forget(&d, 103 * S);
+    assert_int_equal(sched_drain_interval(&d, 102 * S), 0);
+    assert_int_equal(sched_drain_retry_after_s(&d, 102 * S, 5), 1);
+    assert_int_equal(sched_drain_interval(&d, 105 * S), 2 * S);
+}
+
 static void the_window_is_32_moments(void **state)
 {
     (void)state;
@@ -102,6 +114,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(interval_is_busy_time_over_places),
+        cmocka_unit_test(a_clock_that_is_behind_takes_no_time_away),
         cmocka_unit_test(the_window_is_32_moments),
         cmocka_unit_test(retry_after_is_the_time_to_drain),
         cmocka_unit_test(places_are_told_once_they_are_sure),
