@@ -18,10 +18,8 @@ struct discovery {
 };
 
 static const struct adapter_kind *const kinds[] = {
-    [CONF_SOURCE_FILE] = &discovery_file,
-    [CONF_SOURCE_NACOS] = &discovery_nacos,
-    [CONF_SOURCE_DNS] = &discovery_dns,
-    [CONF_SOURCE_CONSUL] = &discovery_consul,
+    [CONF_SOURCE_FILE] = &discovery_file, [CONF_SOURCE_NACOS] = &discovery_nacos,
+    [CONF_SOURCE_DNS] = &discovery_dns,   [CONF_SOURCE_CONSUL] = &discovery_consul,
     [CONF_SOURCE_ETCD] = &discovery_etcd,
 };
 
