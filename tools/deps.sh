@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Install what is missing on a bare Debian 12; do nothing, and need no root, when all is there.
-# usage: tools/deps.sh build|test|bench...
+# usage: tools/deps.sh build|test|java|bench...
 #
 # A line of a set is PACKAGE or PACKAGE@PROBE: without a probe the package itself is asked for, with one any
 # command of that name will do (a Node.js from another source brings its own npm, for instance).
@@ -13,9 +13,10 @@ say() { echo "deps: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 set_build="gcc@gcc libc6-dev meson@meson ninja-build@ninja pkg-config@pkg-config curl@curl
-libyaml-dev libjansson-dev libxxhash-dev libc-ares-dev libcurl4-openssl-dev libssl-dev"
+libyaml-dev libjansson-dev libxxhash-dev libc-ares-dev libcurl4-openssl-dev libssl-dev libnghttp2-dev"
 set_test="libcmocka-dev python3@python3 python3-venv@python3.venv nodejs@node npm@npm shellcheck@shellcheck valgrind@valgrind
 openssl@openssl dnsmasq-base@dnsmasq"
+set_java="maven@mvn default-jdk-headless@javac"
 set_bench="python3@python3 haproxy@haproxy nginx-light@nginx strace@strace valgrind@valgrind"
 
 has() { # PACKAGE[@PROBE]
@@ -92,15 +93,28 @@ stamped() {
 	[ -f "$dir/.made-from" ] && [ "$(cat "$@" | cksum)" = "$(cat "$dir/.made-from")" ]
 }
 
-make_venv() {
-	stamped "$root/build/venv" "$root/tests/e2e/requirements.txt" && return 0
-	say "Python packages into build/venv"
-	rm -rf "$root/build/venv"
+make_venv() { # NAME REQUIREMENTS
+	venv=$root/build/$1
+	stamped "$venv" "$2" && return 0
+	say "Python packages into build/$1"
+	rm -rf "$venv"
 	mkdir -p "$root/build"
-	python3 -m venv "$root/build/venv" >&2
-	"$root/build/venv/bin/pip" install --quiet --no-input --disable-pip-version-check \
-		-r "$root/tests/e2e/requirements.txt" </dev/null >&2 || die "pip could not install tests/e2e/requirements.txt"
-	cksum <"$root/tests/e2e/requirements.txt" >"$root/build/venv/.made-from"
+	python3 -m venv "$venv" >&2
+	"$venv/bin/pip" install --quiet --no-input --disable-pip-version-check -r "$2" </dev/null >&2 ||
+		die "pip could not install $2"
+	cksum <"$2" >"$venv/.made-from"
+}
+
+# The Java client of Nacos, for ./test.sh --long: each version with all that it needs.
+make_nacos_java() {
+	for version in 2.3.2 3.0.3; do
+		libs=$root/build/nacos-java/$version
+		[ -d "$libs" ] && continue
+		say "Maven packages into build/nacos-java/$version"
+		(cd "$root/tests/e2e/java" && mvn -q -B -Dnacos.version=$version -DoutputDirectory="$libs.new" \
+			org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies </dev/null >&2 && mv "$libs.new" "$libs") ||
+			die "Maven could not get nacos-client $version"
+	done
 }
 
 make_node_modules() {
@@ -115,7 +129,7 @@ make_node_modules() {
 	cat "$js/package.json" "$js/package-lock.json" | cksum >"$root/build/npm/.made-from"
 }
 
-[ $# -gt 0 ] || die "usage: tools/deps.sh build|test|bench..."
+[ $# -gt 0 ] || die "usage: tools/deps.sh build|test|java|bench..."
 for set in "$@"; do
 	# The sets are split on purpose.
 	# shellcheck disable=SC2086
@@ -126,9 +140,14 @@ for set in "$@"; do
 		install_missing $set_test
 		fetch_tool promtool prometheus
 		fetch_tool etcd etcd-server
-		make_venv
+		make_venv venv "$root/tests/e2e/requirements.txt"
+		make_venv venv-nacos "$root/tests/e2e/requirements-nacos.txt"
 		make_node_modules
 		;;
-	*) die "no set is called $set; there are build, test and bench" ;;
+	java)
+		install_missing $set_java
+		make_nacos_java
+		;;
+	*) die "no set is called $set; there are build, test, java and bench" ;;
 	esac
 done

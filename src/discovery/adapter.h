@@ -29,5 +29,6 @@ extern const struct adapter_kind discovery_dns;
 extern const struct adapter_kind discovery_etcd;
 extern const struct adapter_kind discovery_file;
 extern const struct adapter_kind discovery_kubernetes;
+extern const struct adapter_kind discovery_nacos;
 
 #endif /* WEIR_DISCOVERY_ADAPTER_H */

@@ -18,11 +18,9 @@ struct discovery {
 };
 
 static const struct adapter_kind *const kinds[] = {
-    [CONF_SOURCE_FILE] = &discovery_file,
-    [CONF_SOURCE_DNS] = &discovery_dns,
-    [CONF_SOURCE_CONSUL] = &discovery_consul,
-    [CONF_SOURCE_ETCD] = &discovery_etcd,
-    [CONF_SOURCE_KUBERNETES] = &discovery_kubernetes,
+    [CONF_SOURCE_FILE] = &discovery_file, [CONF_SOURCE_NACOS] = &discovery_nacos,
+    [CONF_SOURCE_DNS] = &discovery_dns,   [CONF_SOURCE_CONSUL] = &discovery_consul,
+    [CONF_SOURCE_ETCD] = &discovery_etcd, [CONF_SOURCE_KUBERNETES] = &discovery_kubernetes,
 };
 
 static int copy_texts(struct arena *a, const struct slice **texts, uint32_t n)

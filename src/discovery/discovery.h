@@ -15,6 +15,8 @@ struct discovery_env {
     const struct update_sink *sink;
     /** As source_options.passing. */
     bool (*passing)(void *ctx, bool tls, struct slice host, uint16_t port);
+    /** As registry_options.current_requests. NULL: nothing is written back. */
+    uint32_t (*requests)(void *ctx, struct slice host, uint16_t port);
     void *ctx;
 };
 

@@ -9,7 +9,7 @@
 
 #include "base/map.h"
 #include "discovery/kubernetes_access.h"
-#include "discovery/kubernetes_codec.h"
+#include "discovery/kubernetes_read.h"
 
 /** What the watches of one source share. */
 struct kube_client {

@@ -14,11 +14,20 @@ static void put_model(struct buf *out, struct slice id)
     buf_put_str(out, ",\"object\":\"model\",\"created\":" CREATED ",\"owned_by\":\"weir\"}");
 }
 
+/* Somebody has it whom its registry does not keep out: not at weight 0, not unhealthy. */
+static bool offered(const struct snapshot *s, const struct snapshot_model *m)
+{
+    for (uint32_t i = 0; m && i < m->n_members; i++) {
+        const struct endpoint *e = s->members[m->members[i]].endpoint;
+        if (e->registry_healthy && e->weight > 0)
+            return true;
+    }
+    return false;
+}
+
 static bool live(const struct snapshot *s, struct slice id)
 {
-    const struct snapshot_model *m = s ? model_find(s, id) : NULL;
-
-    return m && m->n_members > 0;
+    return s && offered(s, model_find(s, id));
 }
 
 /* Live models and the aliases of live ones, in byte order: two sorted lists merged. */
@@ -35,7 +44,7 @@ static void put_models(struct buf *out, const struct snapshot *s, const struct p
                     : a == p->n_aliases ? -1
                                         : slice_cmp(s->models[m].id, p->aliases[a].name);
         struct slice id = order > 0 ? p->aliases[a].name : s->models[m].id;
-        bool shown = (order <= 0 && s->models[m].n_members) ||
+        bool shown = (order <= 0 && offered(s, &s->models[m])) ||
                      (order >= 0 && live(s, p->aliases[a].model->id));
         m += order <= 0;
         a += order >= 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file The Nacos-compatible HTTP API: v1 for HTTP-era SDKs, and the client part of v3. What is exact and what differs
+ * @file The Nacos-compatible HTTP API: v1 for HTTP-era SDKs, v2 about instances, and the client part of v3. What is exact and what differs
  * from the reference server is written down in docs/registry.md. Here: services, operator, login, and who answers what.
  */
 #include <stdio.h>
@@ -101,14 +101,15 @@ static void get_services(struct nacos_call *n)
         return;
     if (!group.p)
         group = SLICE(NACOS_GROUP);
-    call_out(n->c, &out);
+    struct nacos_names names;
     int rc =
-        nacos_write_services(&n->c->registry->store, &n->c->arena, ns, group, page, size, &out);
+        nacos_find_services(&n->c->registry->store, &n->c->arena, ns, group, page, size, &names);
     if (rc) {
-        buf_fini(&out);
         nacos_fail(n, 500, V3_SERVER, "%s", err_text(rc));
         return;
     }
+    call_out(n->c, &out);
+    nacos_write_services(&names, &out);
     call_reply(n->c, 200, nacos_json_type, &out);
 }
 
@@ -166,6 +167,11 @@ static bool access_ok(const struct registry *r, struct slice given)
     return differ == 0;
 }
 
+bool nacos_token_ok(const struct registry *r, struct slice given)
+{
+    return !r->token || access_ok(r, given) || registry_token_ok(r, given);
+}
+
 /** accessToken= (from a login, or the token itself), Authorization: Bearer, or username and password on each call. */
 static bool authorized(const struct nacos_call *n)
 {
@@ -177,7 +183,7 @@ static bool authorized(const struct nacos_call *n)
     if (!given.p)
         given = call_bearer(n->c);
     if (given.p)
-        return access_ok(r, given) || registry_token_ok(r, given);
+        return nacos_token_ok(r, given);
     return registry_token_ok(r, nacos_text(n, "password"));
 }
 
@@ -210,6 +216,12 @@ static const struct route routes[] = {
     {"GET", "/v1/ns/operator/switches", get_switches, false},
     {"POST", "/v1/auth/login", post_login, true},
     {"POST", "/v1/auth/users/login", post_login, true},
+    {"POST", "/v2/ns/instance", nacos_post_instance, false},
+    {"DELETE", "/v2/ns/instance", nacos_delete_instance, false},
+    {"PUT", "/v2/ns/instance", nacos_edit_instance, false},
+    {"PATCH", "/v2/ns/instance", nacos_edit_instance, false},
+    {"GET", "/v2/ns/instance", nacos_get_instance, false},
+    {"GET", "/v2/ns/instance/list", nacos_get_list, false},
     {"POST", "/v3/auth/user/login", post_login, true},
     {"POST", "/v3/client/ns/instance", nacos_post_instance, false},
     {"DELETE", "/v3/client/ns/instance", nacos_delete_instance, false},
@@ -232,7 +244,8 @@ static const struct route *route_of(struct slice method, struct slice path, bool
 void nacos_handle(struct call *c)
 {
     struct slice path = slice_from(c->request->path, sizeof("/nacos") - 1);
-    struct nacos_call n = {.c = c, .v3 = slice_starts(path, SLICE("/v3/"))};
+    bool v3 = slice_starts(path, SLICE("/v3/"));
+    struct nacos_call n = {.c = c, .wrapped = v3 || slice_starts(path, SLICE("/v2/")), .v3 = v3};
     struct slice type = wire_http1_value(c->request->head, SLICE("Content-Type"));
     bool form = !type.p || slice_eq_nocase(slice_of(type.p, MIN(type.n, 33)),
                                            SLICE("application/x-www-form-urlencoded"));

@@ -22,7 +22,7 @@ void nacos_fail(struct nacos_call *n, unsigned status, unsigned code, const char
     (void)vsnprintf(message, sizeof(message), format, args);
     va_end(args);
     call_out(n->c, &out);
-    if (!n->v3) {
+    if (!n->wrapped) {
         buf_put_str(&out, "caused: ");
         buf_put_str(&out, message);
         buf_put_char(&out, ';');
@@ -39,7 +39,7 @@ void nacos_fail(struct nacos_call *n, unsigned status, unsigned code, const char
 
 void nacos_ok(struct nacos_call *n)
 {
-    if (n->v3)
+    if (n->wrapped)
         http_reply(n->c->request, 200, nacos_json_type,
                    SLICE("{\"code\":0,\"message\":\"success\",\"data\":\"ok\"}"));
     else
@@ -99,11 +99,7 @@ bool nacos_read_namespace(struct nacos_call *n, struct slice *out)
     *out = nacos_text(n, "namespaceId");
     if (!out->p)
         *out = SLICE(NACOS_PUBLIC);
-    bool good = out->n <= NACOS_NAMESPACE_MAX;
-    for (size_t i = 0; i < out->n; i++) {
-        char ch = ascii_lower(out->p[i]);
-        good &= (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') || ch == '_' || ch == '-';
-    }
+    bool good = nacos_namespace_ok(*out);
     if (!good)
         nacos_fail(n, 400, V3_INVALID,
                    "Param 'namespaceId' is illegal: letters, digits, '_' and '-', at most %u",

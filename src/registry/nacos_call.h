@@ -6,7 +6,7 @@
 #include "registry/nacos_codec.h"
 #include "registry/registry_priv.h"
 
-/** Result codes of v3. */
+/** Result codes of v2 and v3. */
 enum {
     V3_MISSING = 10000,
     V3_DENIED = 10001,
@@ -22,12 +22,13 @@ extern const char nacos_text_type[];
 struct nacos_call {
     struct call *c;
     struct nacos_params params;
-    bool v3; /**< answers are wrapped in code, message, data */
+    bool wrapped; /**< v2, v3: answers stand in code, message, data */
+    bool v3;
 };
 
 /* --- answers: each ends the call --- */
 
-/** v1: the words as text with this status; v3: JSON with this code. */
+/** v1: the words as text with this status; v2 and v3: JSON with this code. */
 void nacos_fail(struct nacos_call *n, unsigned status, unsigned code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /** A write that worked. */

@@ -150,6 +150,15 @@ int nacos_host(struct slice s, struct slice *out)
     return 0;
 }
 
+bool nacos_namespace_ok(struct slice s)
+{
+    bool good = s.n <= NACOS_NAMESPACE_MAX;
+
+    for (size_t i = 0; i < s.n; i++)
+        good &= alnum(s.p[i]) || s.p[i] == '_' || s.p[i] == '-';
+    return good;
+}
+
 bool nacos_cluster_ok(struct slice s)
 {
     if (s.n == 0 || s.n > NACOS_CLUSTER_MAX)

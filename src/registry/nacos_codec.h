@@ -61,6 +61,9 @@ int nacos_port(struct slice s, uint16_t *out) MUST_CHECK;
 /** A literal address or name that can stand in a URL; brackets around IPv6 are taken off. */
 int nacos_host(struct slice s, struct slice *out) MUST_CHECK;
 
+/** Letters, digits, '_' and '-', at most NACOS_NAMESPACE_MAX. */
+bool nacos_namespace_ok(struct slice s);
+
 /** [0-9a-zA-Z-]{1,64}, as the reference server. */
 bool nacos_cluster_ok(struct slice s);
 
@@ -128,13 +131,15 @@ struct nacos_list_view {
     uint64_t now_ms;       /**< wall clock */
     uint32_t cache_ms;
     bool protected_; /**< the protection threshold was reached */
+    bool plain;      /**< the name stands without its group */
 };
 
 void nacos_write_list_begin(struct buf *out, const struct nacos_list_view *v);
 /** @param first no comma before it. */
 void nacos_write_host(struct buf *out, const struct nacos_host_view *v, bool first);
 void nacos_write_list_end(struct buf *out, const struct nacos_list_view *v);
-void nacos_write_detail(struct buf *out, const struct nacos_host_view *v);
+/** @param v2 under the name that v2 has for the service. */
+void nacos_write_detail(struct buf *out, const struct nacos_host_view *v, bool v2);
 void nacos_write_beat(struct buf *out, uint32_t interval_ms, unsigned code);
 /** A double as Java writes it: 1.0, 0.5. */
 void nacos_write_weight(struct buf *out, uint32_t thousandths);

@@ -12,6 +12,18 @@ enum { CACHE_MS = 3000, BEAT_OK = 10200, BEAT_UNKNOWN = 20404 };
 
 /* --- instances --- */
 
+static void begin_wrapped(const struct nacos_call *n, struct buf *out)
+{
+    if (n->wrapped)
+        buf_put_str(out, "{\"code\":0,\"message\":\"success\",\"data\":");
+}
+
+static void end_wrapped(const struct nacos_call *n, struct buf *out)
+{
+    if (n->wrapped)
+        buf_put_char(out, '}');
+}
+
 static void post_beat_v3(struct nacos_call *n, const struct nacos_write *w)
 {
     struct record *r = nacos_find(n, w);
@@ -99,7 +111,9 @@ void nacos_get_instance(struct nacos_call *n)
         return;
     }
     call_out(n->c, &out);
-    nacos_write_detail(&out, &v);
+    begin_wrapped(n, &out);
+    nacos_write_detail(&out, &v, n->wrapped);
+    end_wrapped(n, &out);
     call_reply(n->c, 200, nacos_json_type, &out);
 }
 
@@ -108,7 +122,8 @@ void nacos_get_list(struct nacos_call *n)
     struct nacos_write w = {0};
     struct buf out;
     struct slice healthy_only = nacos_text(n, "healthyOnly");
-    struct slice clusters = n->v3 ? nacos_text(n, "clusterName") : nacos_text(n, "clusters");
+    struct slice clusters =
+        n->wrapped ? nacos_text_or(n, "clusterName", "clusters") : nacos_text(n, "clusters");
 
     if (!nacos_read_service(n, &w))
         return;
@@ -117,6 +132,7 @@ void nacos_get_list(struct nacos_call *n)
                                 .now_ms = loop_wall_clock() / NS_PER_MS,
                                 .cache_ms = CACHE_MS};
     call_out(n->c, &out);
+    begin_wrapped(n, &out);
     const struct service *service = store_service(&n->c->registry->store, w.ns, w.grouped);
     int rc = nacos_write_service(n->c->registry, &n->c->arena, service, &v,
                                  slice_eq_nocase(healthy_only, SLICE("true")), n->v3, &out);
@@ -125,6 +141,7 @@ void nacos_get_list(struct nacos_call *n)
         nacos_fail(n, 500, V3_SERVER, "%s", err_text(rc));
         return;
     }
+    end_wrapped(n, &out);
     call_reply(n->c, 200, nacos_json_type, &out);
 }
 

@@ -243,17 +243,17 @@ int nacos_write_service(const struct registry *registry,
                         const struct service *service,
                         struct nacos_list_view *v,
                         bool healthy_only,
-                        bool v3,
+                        bool bare,
                         struct buf *out)
 {
     v->protected_ = service && protect(service, v->clusters);
-    if (v3)
-        buf_put_str(out, "{\"code\":0,\"message\":\"success\",\"data\":[");
+    if (bare)
+        buf_put_char(out, '[');
     else
         nacos_write_list_begin(out, v);
     int rc = service ? write_hosts(registry, a, service, v, healthy_only, out) : 0;
-    if (v3)
-        buf_put_str(out, "]}");
+    if (bare)
+        buf_put_char(out, ']');
     else
         nacos_write_list_end(out, v);
     return rc;
@@ -297,13 +297,13 @@ static int by_name(const void *a, const void *b)
     return slice_cmp(*(const struct slice *)a, *(const struct slice *)b);
 }
 
-int nacos_write_services(const struct store *store,
-                         struct arena *a,
-                         struct slice ns,
-                         struct slice group,
-                         uint64_t page,
-                         uint64_t size,
-                         struct buf *out)
+int nacos_find_services(const struct store *store,
+                        struct arena *a,
+                        struct slice ns,
+                        struct slice group,
+                        uint64_t page,
+                        uint64_t size,
+                        struct nacos_names *out)
 {
     struct slice *names = arena_array(a, store->by_service.n, sizeof(*names));
     uint32_t n = 0;
@@ -316,15 +316,20 @@ int nacos_write_services(const struct store *store,
             names[n++] = nacos_name_of(v->grouped);
     }
     qsort(names, n, sizeof(*names), by_name);
+    uint64_t from = MIN((page - 1) * size, (uint64_t)n);
+    *out =
+        (struct nacos_names){.count = n, .list = names + from, .n = (uint32_t)MIN(n - from, size)};
+    return 0;
+}
+
+void nacos_write_services(const struct nacos_names *names, struct buf *out)
+{
     buf_put_str(out, "{\"count\":");
-    buf_put_u64(out, n);
+    buf_put_u64(out, names->count);
     buf_put_str(out, ",\"doms\":[");
-    uint64_t from = (page - 1) * size;
-    for (uint64_t i = from; i < n && i < from + size; i++) {
-        if (i > from)
-            buf_put_char(out, ',');
-        buf_put_json(out, names[i]);
+    for (uint32_t i = 0; i < names->n; i++) {
+        buf_put_str(out, i ? "," : "");
+        buf_put_json(out, names->list[i]);
     }
     buf_put_str(out, "]}");
-    return 0;
 }

@@ -86,7 +86,7 @@ void nacos_write_host(struct buf *out, const struct nacos_host_view *v, bool fir
 
 void nacos_write_list_begin(struct buf *out, const struct nacos_list_view *v)
 {
-    put_field(out, "{\"name\":", v->grouped);
+    put_field(out, "{\"name\":", v->plain ? nacos_name_of(v->grouped) : v->grouped);
     put_field(out, ",\"groupName\":", nacos_group_of(v->grouped));
     put_field(out, ",\"clusters\":", v->clusters);
     put_u64(out, ",\"cacheMillis\":", v->cache_ms);
@@ -101,9 +101,9 @@ void nacos_write_list_end(struct buf *out, const struct nacos_list_view *v)
     buf_put_str(out, ",\"valid\":true}");
 }
 
-void nacos_write_detail(struct buf *out, const struct nacos_host_view *v)
+void nacos_write_detail(struct buf *out, const struct nacos_host_view *v, bool v2)
 {
-    put_field(out, "{\"service\":", v->grouped);
+    put_field(out, v2 ? "{\"serviceName\":" : "{\"service\":", v->grouped);
     put_field(out, ",\"ip\":", v->host);
     put_u64(out, ",\"port\":", v->port);
     put_field(out, ",\"clusterName\":", v->cluster);

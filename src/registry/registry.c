@@ -9,11 +9,12 @@
 #include "base/num.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
+#include "registry/nacos_grpc.h"
 #include "registry/native_json.h"
 #include "registry/registry_priv.h"
 
 /* A little above the limit, so that a body just above it still gets an answer in JSON. */
-enum { SERVER_BODY_MAX = REGISTRY_BODY_MAX + 65536, SPARE_CONNECTIONS = 4096 };
+enum { SERVER_BODY_MAX = REGISTRY_BODY_MAX + 65536, SPARE_CONNECTIONS = 4096, PORT_TRIES = 16 };
 
 /* --- answering --- */
 
@@ -57,7 +58,7 @@ bool registry_requests(const struct registry *r, const struct record *record, ui
 
 /* --- requests --- */
 
-static void set_lease_timer(struct registry *r)
+void registry_leases_changed(struct registry *r)
 {
     uint64_t due = store_next_due(&r->store);
 
@@ -72,7 +73,7 @@ static void on_lease(struct loop_timer *t)
     struct registry *r = container_of(t, struct registry, lease_timer);
 
     store_expire(&r->store, loop_now(r->loop));
-    set_lease_timer(r);
+    registry_leases_changed(r);
 }
 
 /* Browsers name the page that sent a request. No client of a registry is a web page, and without a token a page could
@@ -109,7 +110,7 @@ static void on_request(void *ctx, struct http_request *request)
     else
         refuse(&c, 404, "not_found", "the registry answers under /v1/ and /nacos/");
     arena_fini(&c.arena);
-    set_lease_timer(r);
+    registry_leases_changed(r);
 }
 
 /* --- events --- */
@@ -151,7 +152,10 @@ on_event(void *ctx, enum store_event event, const struct record *record, enum st
 {
     struct registry *r = ctx;
 
-    if (event == STORE_REMOVE && reason == REASON_EXPIRED)
+    if (event == STORE_REMOVE && reason == REASON_EXPIRED && record->kept)
+        log_warn("registry", "%.*s goes: the connection that registered it is gone",
+                 SLICE_ARG(record->instance.key));
+    else if (event == STORE_REMOVE && reason == REASON_EXPIRED)
         log_warn("registry",
                  "lease of %.*s ended: not heard of for %llu ms; it has to register again",
                  SLICE_ARG(record->instance.key),
@@ -161,6 +165,8 @@ on_event(void *ctx, enum store_event event, const struct record *record, enum st
         log_info("registry", "%.*s deregistered", SLICE_ARG(record->instance.key));
     if (event != STORE_NOTED)
         publish(r, event, record, reason);
+    if (r->grpc)
+        nacos_grpc_event(r->grpc, event, record);
     state_changed(&r->state);
 }
 
@@ -222,6 +228,33 @@ static int copy_options(struct registry *r, const struct registry_options *o)
     return make_access_token(r);
 }
 
+/* With any port for HTTP another one is tried when the port for gRPC is not free. */
+static int
+start_servers(struct registry *r, const struct http_server_options *o, struct net_addr *where)
+{
+    bool any = net_addr_port(&o->addr) == 0;
+    int rc = 0;
+
+    for (unsigned tries = any ? PORT_TRIES : 1; tries > 0 && !r->grpc; tries--) {
+        if (r->server)
+            http_server_stop(r->server);
+        r->server = NULL;
+        rc = http_server_start(r->loop, o, &r->server, where);
+        if (rc)
+            return rc;
+        rc = nacos_grpc_start(r, where, &r->grpc);
+    }
+    if (rc)
+        log_warn("registry", "gRPC for Nacos is off: port %u cannot be used: %s",
+                 net_addr_port(where) + NACOS_GRPC_OFFSET, err_text(rc));
+    return 0;
+}
+
+const struct net_addr *registry_grpc_addr(const struct registry *r)
+{
+    return r->grpc ? &r->grpc->listener.addr : NULL;
+}
+
 int registry_start(struct loop *loop,
                    const struct registry_options *o,
                    struct registry **out,
@@ -253,7 +286,7 @@ int registry_start(struct loop *loop,
                                      .ctx = r};
     /* Bind first: who cannot serve must not move a state file aside. Nothing is answered before the loop turns. */
     if (!rc)
-        rc = http_server_start(loop, &ho, &r->server, &where);
+        rc = start_servers(r, &ho, &where);
     if (rc) {
         registry_stop(r);
         return rc;
@@ -261,7 +294,7 @@ int registry_start(struct loop *loop,
     state_load(&r->state, loop_now(loop));
     if (r->o.sink.synced)
         r->o.sink.synced(r->o.sink.ctx, r->o.source);
-    set_lease_timer(r);
+    registry_leases_changed(r);
     if (bound)
         *bound = where;
     *out = r;
@@ -272,6 +305,8 @@ void registry_stop(struct registry *r)
 {
     if (!r)
         return;
+    nacos_grpc_stop(r->grpc);
+    r->grpc = NULL;
     if (r->server)
         http_server_stop(r->server);
     loop_timer_cancel(&r->lease_timer);

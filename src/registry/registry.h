@@ -44,6 +44,9 @@ int registry_start(struct loop *loop,
                    struct registry **out,
                    struct net_addr *bound) MUST_CHECK;
 
+/** Where Nacos' gRPC is served: the port above + 1000. NULL: it is not. */
+const struct net_addr *registry_grpc_addr(const struct registry *r);
+
 /** Another token from now on; NULL = none asked; copied. Logins made with the old one end. Failed: the old one stays. */
 int registry_set_token(struct registry *r, const char *token) MUST_CHECK;
 

@@ -26,6 +26,8 @@ struct registry {
     struct watch watch;
     struct state state;
     struct http_server *server;
+    struct nacos_grpc *grpc; /**< NULL: off */
+    uint64_t told_ms;        /**< lastRefTime of the last list over gRPC */
     struct loop_timer lease_timer;
 };
 
@@ -40,10 +42,15 @@ struct call {
 /** Handlers: answer before they return (a watch goes on streaming). */
 void native_handle(struct call *c);
 void nacos_handle(struct call *c);
+/** What a login gave, or the token itself? True when none is configured. */
+bool nacos_token_ok(const struct registry *r, struct slice given);
 
 /** Answer with the text in out (or 500 when it does not fit). Frees out. */
 void call_reply(struct call *c, unsigned status, const char *type, struct buf *out);
 void call_out(const struct call *c, struct buf *out);
+
+/** Leases may be due earlier or later than the timer is set for. */
+void registry_leases_changed(struct registry *r);
 
 /** Is this the configured token? Takes the same time for any text of one length. True when none is configured. */
 bool registry_token_ok(const struct registry *r, struct slice given);

@@ -69,6 +69,8 @@ struct record {
     bool weight_held;  /**< an operator set instance.weight: clients do not change it */
     bool enabled_held; /**< the same for instance.enabled */
 
+    bool kept; /**< by a connection: no lease */
+
     uint64_t ttl_ns;                             /**< native lease */
     uint32_t interval_ms, timeout_ms, delete_ms; /**< Nacos beat rules of this instance */
     uint64_t alive_ns;                           /**< last proof of life, monotonic */
@@ -203,6 +205,9 @@ int store_nacos_beat(struct store *s,
                      struct record *r,
                      const struct nacos_write *w,
                      uint64_t now_ns) MUST_CHECK;
+
+/** A connection stands for it from now on, or no more: then its lease starts anew. */
+void store_nacos_keep(struct store *s, struct record *r, bool kept, uint64_t now_ns);
 
 /** PUT, PATCH, batch: an operator's or sidecar's edit; weight and enabled given here outlive the client's. */
 int store_edit(struct store *s, struct record *r, const struct nacos_write *w) MUST_CHECK;

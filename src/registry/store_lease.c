@@ -11,7 +11,7 @@ uint64_t lease_due(const struct record *r, bool healthy)
 {
     if (r->kind == RECORD_NATIVE)
         return r->alive_ns + r->ttl_ns;
-    if (!r->ephemeral)
+    if (!r->ephemeral || r->kept)
         return UINT64_MAX;
     uint64_t gone = r->alive_ns + r->delete_ms * NS_PER_MS;
     uint64_t sick = r->alive_ns + r->timeout_ms * NS_PER_MS;
@@ -220,6 +220,13 @@ int store_nacos_beat(struct store *s,
     if (rc)
         reschedule(s, r);
     return rc;
+}
+
+void store_nacos_keep(struct store *s, struct record *r, bool kept, uint64_t now_ns)
+{
+    r->kept = kept;
+    r->alive_ns = now_ns;
+    reschedule(s, r);
 }
 
 int store_edit(struct store *s, struct record *r, const struct nacos_write *w)

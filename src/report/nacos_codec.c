@@ -63,7 +63,7 @@ int report_nacos_url(struct slice text, struct nacos_url *out)
 
 /* ------------------------------------------------------------------------------------------------- writing */
 
-static void put_pair(struct buf *out, const char *name, struct slice value)
+void report_nacos_put_pair(struct buf *out, const char *name, struct slice value)
 {
     if (buf_len(out) > 0)
         buf_put_char(out, '&');
@@ -75,7 +75,7 @@ static void put_pair(struct buf *out, const char *name, struct slice value)
 static void put_pair_if(struct buf *out, const char *name, struct slice value)
 {
     if (value.n)
-        put_pair(out, name, value);
+        report_nacos_put_pair(out, name, value);
 }
 
 int report_nacos_write_place(struct buf *out,
@@ -84,13 +84,13 @@ int report_nacos_write_place(struct buf *out,
 {
     struct report_number port;
 
-    put_pair(out, "serviceName", in->n_services ? in->services[0] : SLICE("default"));
-    put_pair(out, "ip", in->host);
-    put_pair(out, "port", report_number(&port, in->port, 0));
-    put_pair(out, "clusterName", p->cluster.n ? p->cluster : SLICE("DEFAULT"));
-    put_pair(out, "groupName", p->group.n ? p->group : SLICE("DEFAULT_GROUP"));
+    report_nacos_put_pair(out, "serviceName", in->n_services ? in->services[0] : SLICE("default"));
+    report_nacos_put_pair(out, "ip", in->host);
+    report_nacos_put_pair(out, "port", report_number(&port, in->port, 0));
+    report_nacos_put_pair(out, "clusterName", p->cluster.n ? p->cluster : SLICE("DEFAULT"));
+    report_nacos_put_pair(out, "groupName", p->group.n ? p->group : SLICE("DEFAULT_GROUP"));
     put_pair_if(out, "namespaceId", p->namespace_id);
-    put_pair(out, "ephemeral", SLICE("true"));
+    report_nacos_put_pair(out, "ephemeral", SLICE("true"));
     return out->err;
 }
 
@@ -136,10 +136,11 @@ int report_nacos_write_instance(struct buf *out,
     *left_out = w.left_out;
 
     int rc = report_nacos_write_place(out, in, p);
-    put_pair(out, "weight", report_number(&weight, (double)in->weight / WEIGHT_ONE, 3));
+    report_nacos_put_pair(out, "weight",
+                          report_number(&weight, (double)in->weight / WEIGHT_ONE, 3));
     /* To callers that know nothing of health_status: not now. */
-    put_pair(out, "enabled", usable ? SLICE("true") : SLICE("false"));
-    put_pair(out, "metadata", buf_slice(&json));
+    report_nacos_put_pair(out, "enabled", usable ? SLICE("true") : SLICE("false"));
+    report_nacos_put_pair(out, "metadata", buf_slice(&json));
     if (rc == 0)
         rc = told ? told : json.err ? json.err : out->err;
     buf_fini(&json);
@@ -148,8 +149,8 @@ int report_nacos_write_instance(struct buf *out,
 
 int report_nacos_write_login(struct buf *out, struct slice username, struct slice password)
 {
-    put_pair(out, "username", username);
-    put_pair(out, "password", password);
+    report_nacos_put_pair(out, "username", username);
+    report_nacos_put_pair(out, "password", password);
     return out->err;
 }
 

@@ -29,6 +29,9 @@ struct nacos_url {
 /** WEIR_E_INVALID: not such a URL, an unknown or empty parameter, or a name that Nacos would refuse. Borrowed. */
 int report_nacos_url(struct slice text, struct nacos_url *out) MUST_CHECK;
 
+/** "name=value" with value percent-encoded, and "&" before it unless out is empty. */
+void report_nacos_put_pair(struct buf *out, const char *name, struct slice value);
+
 /** serviceName, ip, port, cluster, group, namespace as a query or form. */
 int report_nacos_write_place(struct buf *out,
                              const struct instance *in,

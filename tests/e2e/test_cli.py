@@ -57,7 +57,8 @@ def test_mistakes_are_named_and_end_with_2(args, word):
 def test_ready_is_one_line_and_signals_end_it(start_weir, sig):
     weir = start_weir()
     assert [line for line in weir.lines if line.startswith("ready")] == [
-        "ready data=127.0.0.1:%d admin=127.0.0.1:%d registry=127.0.0.1:%d" % (weir.data[1], weir.admin[1], weir.registry[1])]
+        "ready data=127.0.0.1:%d admin=127.0.0.1:%d registry=127.0.0.1:%d nacos_grpc=127.0.0.1:%d" % (
+            weir.data[1], weir.admin[1], weir.registry[1], weir.registry[1] + 1000)]
     for path in ("/health", "/liveness", "/readiness"):
         assert weir.http("GET", path).status in (200, 503)
     assert weir.http("GET", "/health").status == 200

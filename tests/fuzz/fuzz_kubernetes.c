@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "discovery/kubernetes_codec.h"
+#include "discovery/kubernetes_read.h"
 #include "heap_mem.h"
 
 static struct slice wanted(const uint8_t *data, size_t size)

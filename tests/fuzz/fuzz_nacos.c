@@ -93,7 +93,7 @@ static void check_values(struct arena *a, struct slice text)
     nacos_write_list_end(&out, &list);
     is_json(&out);
     buf_clear(&out);
-    nacos_write_detail(&out, &view);
+    nacos_write_detail(&out, &view, false);
     is_json(&out);
     buf_fini(&out);
 }

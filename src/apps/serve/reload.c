@@ -195,6 +195,8 @@ static void note_own(struct serve *s, const struct net_addr *bound, uint32_t n)
         control_own(&s->control, &s->admin_addr, 1);
     if (s->registry_addr.len)
         control_own(&s->control, &s->registry_addr, 1);
+    if (s->registry && registry_grpc_addr(s->registry))
+        control_own(&s->control, registry_grpc_addr(s->registry), 1);
 }
 
 static int take_tokens(struct serve *s, const struct referred *r)

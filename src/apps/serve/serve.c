@@ -256,7 +256,9 @@ static void print_ready(const struct serve *s,
     for (uint32_t i = 0; i < s->edition->conf->n_listeners; i++)
         printf(" data=%s", net_addr_text(&data[i], text));
     printf(" admin=%s", s->admin ? net_addr_text(admin, text) : "off");
-    printf(" registry=%s\n", s->registry ? net_addr_text(registry, text) : "off");
+    printf(" registry=%s", s->registry ? net_addr_text(registry, text) : "off");
+    const struct net_addr *grpc = s->registry ? registry_grpc_addr(s->registry) : NULL;
+    printf(" nacos_grpc=%s\n", grpc ? net_addr_text(grpc, text) : "off");
     fflush(stdout);
 }
 
@@ -284,6 +286,8 @@ static int start(struct serve *s)
         control_own(&s->control, &s->admin_addr, 1);
     if (s->registry)
         control_own(&s->control, &s->registry_addr, 1);
+    if (s->registry && registry_grpc_addr(s->registry))
+        control_own(&s->control, registry_grpc_addr(s->registry), 1);
     control_tell_sources(&s->control, s->edition->conf);
     control_publish(&s->control);
     systemd_close_unused();

@@ -41,8 +41,12 @@ static void name_sources(struct control *c, const struct conf *conf)
 
 static void start(struct control *c, const struct conf *conf, uint32_t i, struct discovery *before)
 {
-    struct discovery_env env = {
-        .loop = c->loop, .fetcher = c->fetcher, .sink = &c->sink, .passing = passing, .ctx = c};
+    struct discovery_env env = {.loop = c->loop,
+                                .fetcher = c->fetcher,
+                                .sink = &c->sink,
+                                .passing = passing,
+                                .requests = control_current_requests,
+                                .ctx = c};
 
     int rc = discovery_start(&env, &conf->sources[i], (uint16_t)i, before, &c->running[i]);
     if (rc == 0)

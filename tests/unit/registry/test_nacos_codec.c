@@ -277,7 +277,7 @@ static void answers_have_the_exact_shapes(void **state)
         "\"instanceIdGenerator\":\"simple\"}],\"lastRefTime\":1764570000000,\"checksum\":\"\","
         "\"allIPs\":false,\"reachProtectionThreshold\":false,\"valid\":true}");
     buf_clear(&b);
-    nacos_write_detail(&b, &h);
+    nacos_write_detail(&b, &h, false);
     assert_slice(buf_slice(&b),
                  "{\"service\":\"DEFAULT_GROUP@@llm\",\"ip\":\"10.0.0.5\",\"port\":8000,"
                  "\"clusterName\":\"DEFAULT\",\"weight\":1.0,\"healthy\":true,"
@@ -296,7 +296,7 @@ static void answers_have_the_exact_shapes(void **state)
     assert_slice(buf_slice(&b), "2.5 0.0 0.001");
     buf_clear(&b);
     h.grouped = SLICE("G@@a\"b");
-    nacos_write_detail(&b, &h);
+    nacos_write_detail(&b, &h, false);
     assert_non_null(memmem(buf_slice(&b).p, buf_len(&b), "#DEFAULT#G@@a\\\"b\",\"metadata\"", 28));
     buf_fini(&b);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/bug.h"
-#include "discovery/kubernetes_codec.h"
+#include "discovery/kubernetes_read.h"
 #include "heap_mem.h"
 
 #define SLICE_HEAD                                                                                 \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "discovery/kubernetes_codec.h"
+#include "discovery/kubernetes_read.h"
 
 #include <jansson.h>
 
