@@ -40,6 +40,9 @@ struct call {
 /** Handlers: answer before they return (a watch goes on streaming). */
 void native_handle(struct call *c);
 void nacos_handle(struct call *c);
+void fastchat_handle(struct call *c);
+/** Is it a path of FastChat's controller? */
+bool fastchat_handles(struct slice path);
 
 /** Answer with the text in out (or 500 when it does not fit). Frees out. */
 void call_reply(struct call *c, unsigned status, const char *type, struct buf *out);
