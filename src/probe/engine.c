@@ -648,8 +648,8 @@ int engine_reader_new(const struct engine_options *o, struct engine_reader **out
         r->metrics_url = mem_strdup(loop_mem(), slice_str(o->metrics_url));
     if (o->model.n)
         r->model = mem_strdup(loop_mem(), o->model);
-    if (!r->base || (o->model.n && !r->model) || (o->unix_path && !r->unix_path) || (o->health_path && !r->health_path) ||
-        (o->metrics_url && !r->metrics_url)) {
+    if (!r->base || (o->model.n && !r->model) || (o->unix_path && !r->unix_path) ||
+        (o->health_path && !r->health_path) || (o->metrics_url && !r->metrics_url)) {
         engine_reader_free(r);
         return WEIR_E_NOMEM;
     }
