@@ -33,7 +33,7 @@ static const char *const source_later[] = {"eureka", NULL};
 #define REMOTE (FROM(NACOS) | FROM(CONSUL) | FROM(ETCD) | FROM(KUBERNETES))
 static const char *const protocol_words[] = {"auto", "grpc", "http", NULL};
 static const char *const engine_words[] = {"unknown", "vllm", "sglang", "tgi", "tei", "llamacpp", "triton", "ollama",
-                                           "weir", "generic", NULL};
+                                           "weir", "trtllm", "fastchat", "tfserving", "sdwebui", "oip", "generic", NULL};
 static const char *const half_close_words[] = {"gone", "keep", NULL};
 static const char *const forwarded_words[] = {"append", "replace", "off", NULL};
 static const char *const trust_words[] = {"priority", "tenant", NULL};
@@ -448,7 +448,7 @@ static const struct conf_option root_options[] = {
     {.key = "policies", .type = CONF_T_MAP, .flags = CONF_LIVE, AT(conf_raw, policies), .max = 256, .child = &raw_policy_section,
      .doc = "Policies of your own, by name."},
     {.key = "routes", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(conf_raw, routes), .max = 256, .child = &route_section,
-     .doc = "How requests are treated; the first that matches counts. One for all paths with the policy queued_work when absent."},
+     .doc = "How requests are treated; the first that matches counts. When absent, those for requests to models: /v1/**, and the paths of other engines (see engines.md)."},
     {.key = "health", .type = CONF_T_SECTION, AT(conf_raw, health), .child = &conf_health_section, .doc = "Active health checks."},
     {.key = "breaker", .type = CONF_T_SECTION, AT(conf_raw, breaker), .child = &breaker_rules_section,
      .doc = "Circuit breakers, one for each endpoint: what real traffic says. 4xx, 429 and 503 never count."},

@@ -3,25 +3,40 @@
 #include "base/bug.h"
 #include "conf/parse.h"
 
-static void default_item(struct build *b, struct raw_list *list, const char *key)
+static void default_items(struct build *b, struct raw_list *list, const char *key, uint32_t n)
 {
     const struct conf_section *child = conf_option_find(&conf_root, slice_str(key))->child;
 
-    list->items = arena_array(b->arena, 1, child->size);
+    list->items = arena_array(b->arena, n, child->size);
     if (!list->items) {
         b->nomem = true;
         return;
     }
-    list->n = 1;
-    conf_defaults(b, child, list->items);
+    list->n = n;
+    for (uint32_t i = 0; i < n; i++)
+        conf_defaults(b, child, (char *)list->items + i * child->size);
+}
+
+/* Where a request for a model goes, in OpenAI's words (the default of the option) and in those of other engines. */
+static void default_routes(struct build *b)
+{
+    static const struct slice others[] = {
+        SLICE("/v2/models/**"),  SLICE("/worker_**"),        SLICE("/count_token"),
+        SLICE("/model_details"), SLICE("/sdapi/v1/txt2img"), SLICE("/sdapi/v1/img2img"),
+    };
+
+    default_items(b, &b->raw->routes, "routes", 1 + ARRAY_LEN(others));
+    struct raw_route *routes = b->raw->routes.items;
+    for (uint32_t i = 1; i < b->raw->routes.n; i++)
+        routes[i].path = others[i - 1];
 }
 
 void conf_parse_absent(struct build *b)
 {
     if (b->raw->listeners.n == 0)
-        default_item(b, &b->raw->listeners, "listeners");
+        default_items(b, &b->raw->listeners, "listeners", 1);
     if (b->raw->routes.n == 0)
-        default_item(b, &b->raw->routes, "routes");
+        default_routes(b);
 }
 
 static void

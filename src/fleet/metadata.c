@@ -165,6 +165,11 @@ enum engine_kind fleet_engine_named(struct slice name)
         {"ollama", ENGINE_OLLAMA},
         {"weir-worker", ENGINE_WEIR_WORKER},
         {"weir", ENGINE_WEIR_WORKER},
+        {"trtllm", ENGINE_TRTLLM},
+        {"fastchat", ENGINE_FASTCHAT},
+        {"tfserving", ENGINE_TFSERVING},
+        {"sdwebui", ENGINE_SDWEBUI},
+        {"oip", ENGINE_OIP},
     };
 
     if (name.n == 0 || slice_eq_nocase(name, SLICE("auto")) ||

@@ -182,6 +182,9 @@ static void merge_values(const struct entry *e, struct endpoint *out)
     out->engine_probed = out->engine == ENGINE_UNKNOWN && e->probed_engine != ENGINE_UNKNOWN;
     if (out->engine_probed)
         out->engine = e->probed_engine;
+    /* It works off one job at a time, whatever is sent: the others would wait where nobody can choose. */
+    if (out->engine == ENGINE_SDWEBUI && out->max_concurrency == 0)
+        out->max_concurrency = 1;
     if (any_zero)
         out->weight = 0;
     first_slice(&out->id, first->authority);

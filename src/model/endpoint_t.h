@@ -39,6 +39,11 @@ enum engine_kind {
     ENGINE_TRITON,   /**< device bytes */
     ENGINE_OLLAMA,
     ENGINE_WEIR_WORKER, /**< the emulated worker: as vLLM */
+    ENGINE_TRTLLM,      /**< trtllm-serve: as vLLM */
+    ENGINE_FASTCHAT,    /**< a FastChat model worker: device bytes */
+    ENGINE_TFSERVING,   /**< TensorFlow Serving */
+    ENGINE_SDWEBUI,     /**< Stable Diffusion webui: one job at a time */
+    ENGINE_OIP,         /**< any other server of the Open Inference Protocol (KServe v2) */
     ENGINE_GENERIC,
 };
 

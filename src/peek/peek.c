@@ -506,6 +506,9 @@ uint32_t peek_task(struct slice path)
         {{"/v1/images/generations", 22}, TASK_IMAGE},
         {{"/v1/images/edits", 16}, TASK_IMAGE},
         {{"/v1/images/variations", 21}, TASK_IMAGE},
+        {{"/sdapi/v1/txt2img", 17}, TASK_IMAGE},
+        {{"/sdapi/v1/img2img", 17}, TASK_IMAGE},
+        {{"/worker_get_embeddings", 22}, TASK_EMBEDDING},
     };
 
     path.n = slice_find(path, '?');

@@ -109,6 +109,13 @@ void peek_found_features(const struct peek_found *found, bool complete, struct f
  */
 uint32_t peek_task(struct slice path);
 
+/**
+ * A path that names its model: /v2/models/M[/versions/V]/infer (generate, generate_stream, ready, config, stats, or
+ * nothing more) and /v1/models/M[/versions/V | /labels/L]:predict (classify, regress).
+ * @param path without a query. @param model, version out: raw, still percent-encoded; version absent when there is none.
+ */
+bool peek_path_model(struct slice path, struct slice *model, struct slice *version);
+
 /** A value begins; what was there is forgotten. This and the next two are for the room's own files. */
 void peek_text_begin(struct peek_text *t);
 

@@ -5,8 +5,9 @@
 
 /* The order of looking for signs: those that cannot be mistaken for another first. */
 const struct engine_adapter *const engine_adapters[] = {
-    &engine_vllm, &engine_weir_worker, &engine_sglang, &engine_llamacpp, &engine_triton,
-    &engine_tgi,  &engine_tei,         &engine_ollama, &engine_generic,
+    &engine_vllm,   &engine_weir_worker, &engine_sglang,   &engine_llamacpp, &engine_triton,
+    &engine_oip,    &engine_tgi,         &engine_tei,      &engine_ollama,   &engine_sdwebui,
+    &engine_trtllm, &engine_tfserving,   &engine_fastchat, &engine_generic,
 };
 const uint32_t engine_n_adapters = ARRAY_LEN(engine_adapters);
 

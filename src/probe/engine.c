@@ -31,7 +31,7 @@ enum {
 
 struct engine_reader {
     struct engine_options o;
-    char *base, *unix_path, *health_path, *metrics_url;
+    char *base, *unix_path, *health_path, *metrics_url, *model;
     const struct engine_adapter *adapter;
     struct loop_timer health_timer, scrape_timer;
     struct fetch *health, *models, *numbers, *sign;
@@ -39,8 +39,9 @@ struct engine_reader {
     /* finding out */
     bool detected;
     bool looked_models, looked_metrics; /* their first answers came, or did not */
-    uint32_t sign_at;                   /* adapter whose sign is looked for next */
-    bool held; /* a model list that failed is not told yet: another kind may have one */
+    bool sign_posted;
+    uint32_t sign_at; /* adapter whose sign is looked for next */
+    bool held;        /* a model list that failed is not told yet: another kind may have one */
 
     /* health */
     unsigned health_step; /* which of the adapter's paths */
@@ -50,7 +51,7 @@ struct engine_reader {
     char why[WHY_MAX];
 
     /* models */
-    bool want_models, more_models;
+    bool want_models, more_models, else_models;
     bool ask_again; /* it could not be asked for its models: with the next check, not the sixth */
     struct arena arena, arena_next;
     struct engine_models list, next;
@@ -60,7 +61,7 @@ struct engine_reader {
     bool use_slots;
     uint32_t quiet, skipped;
     double start_s; /* of the engine's process; 0 = never told */
-    struct engine_metrics last;
+    struct engine_metrics last, partial;
     bool has_last;
     uint64_t last_ns;
     struct sample sample;
@@ -189,10 +190,19 @@ static void adopt(struct engine_reader *r, const struct engine_adapter *a, uint3
 static void on_sign(void *ctx, const struct fetch_result *f)
 {
     struct engine_reader *r = ctx;
-    const struct engine_adapter *a = engine_adapters[r->sign_at++];
+    const struct engine_adapter *a = engine_adapters[r->sign_at];
     uint32_t news = 0;
 
     r->sign = NULL;
+    /* The path is there, for another method: only now is anything posted to a server that nobody knows yet. */
+    if (!f->error && f->status == 405 && a->sign_post && !r->sign_posted) {
+        r->sign_posted = true;
+        if (ask(r, r->base, a->sign_path, a->sign_post, HEALTH_ANSWER_MAX, on_sign, &r->sign) == 0)
+            return;
+        r->sign = NULL;
+    }
+    r->sign_posted = false;
+    r->sign_at++;
     if (!f->error && f->status == 200 && a->is_it(f->body))
         adopt(r, a, &news);
     else
@@ -223,6 +233,7 @@ static void look_again(struct engine_reader *r)
     r->detected = false;
     r->looked_models = r->looked_metrics = false;
     r->sign_at = 0;
+    r->sign_posted = false;
     r->quiet = r->skipped = 0;
     r->use_slots = false;
 }
@@ -286,6 +297,11 @@ static int read_models(struct engine_reader *r, struct slice body)
     return rc;
 }
 
+static bool missing(const struct fetch_result *f)
+{
+    return !f->error && (f->status == 404 || f->status == 405 || f->status == 501);
+}
+
 static void on_models(void *ctx, const struct fetch_result *f)
 {
     struct engine_reader *r = ctx;
@@ -302,6 +318,13 @@ static void on_models(void *ctx, const struct fetch_result *f)
         if (rc)
             log_warn("probe", "%s gives no model list that can be read: %s", r->base, err_text(rc));
     }
+    if (missing(f) && !more && !r->else_models && r->adapter->else_models_path) {
+        r->else_models = true;
+        ask_models(r, r->adapter->else_models_path, NULL);
+        if (r->models)
+            return;
+    }
+    r->else_models = false;
     if (rc == 0 && !more && r->adapter->more_models_path) {
         r->more_models = true;
         ask_models(r, r->adapter->more_models_path, NULL);
@@ -348,6 +371,33 @@ look_whether_restarted(struct engine_reader *r, const struct engine_metrics *now
     r->start_s = now->start_s;
 }
 
+/* Read: the numbers of one moment. */
+static bool take_numbers(struct engine_reader *r, const struct engine_metrics *now)
+{
+    if (now->known == 0)
+        return false;
+    uint64_t at = loop_clock();
+    engine_metrics_sample(now, r->has_last ? &r->last : NULL, at - r->last_ns, &r->sample,
+                          &r->ratio);
+    r->last = *now;
+    r->last_ns = at;
+    r->has_last = true;
+    return true;
+}
+
+/* Its memory may stay unknown. */
+static void on_memory(void *ctx, const struct fetch_result *f)
+{
+    struct engine_reader *r = ctx;
+
+    r->numbers = NULL;
+    if (!f->error && f->status == 200)
+        (void)r->adapter->memory(f->body, &r->partial);
+    if (!take_numbers(r, &r->partial))
+        forget_numbers(r);
+    emit(r, ENGINE_NEWS_SAMPLE);
+}
+
 static bool read_numbers(struct engine_reader *r, struct slice body, uint32_t *news)
 {
     struct engine_metrics now;
@@ -364,30 +414,30 @@ static bool read_numbers(struct engine_reader *r, struct slice body, uint32_t *n
         engine_metrics_read(body, r->adapter->metrics, &now);
         look_whether_restarted(r, &now, news);
     }
-    if (now.known == 0)
-        return false;
-    uint64_t at = loop_clock();
-    engine_metrics_sample(&now, r->has_last ? &r->last : NULL, at - r->last_ns, &r->sample,
-                          &r->ratio);
-    r->last = now;
-    r->last_ns = at;
-    r->has_last = true;
-    return true;
+    if (now.known && r->adapter->memory_path) {
+        r->partial = now;
+        if (ask(r, r->base, r->adapter->memory_path, NULL, HEALTH_ANSWER_MAX, on_memory,
+                &r->numbers) == 0)
+            return true;
+        r->numbers = NULL;
+    }
+    return take_numbers(r, &now);
 }
 
 static void on_numbers(void *ctx, const struct fetch_result *f)
 {
     struct engine_reader *r = ctx;
     uint32_t news = ENGINE_NEWS_SAMPLE;
-    bool missing = !f->error && (f->status == 404 || f->status == 405 || f->status == 501);
 
     r->numbers = NULL;
     r->looked_metrics = true;
     if (!f->error && f->status == 200 && read_numbers(r, f->body, &news)) {
         r->quiet = 0;
+        if (r->numbers) /* its memory is asked for first */
+            news &= ~(uint32_t)ENGINE_NEWS_SAMPLE;
     } else {
         forget_numbers(r);
-        if (missing && !r->use_slots && r->adapter->slots_path)
+        if (missing(f) && !r->use_slots && r->adapter->slots_path)
             r->use_slots = true;
         else if (!f->error && r->quiet < QUIET_AFTER)
             r->quiet++;
@@ -418,7 +468,9 @@ static void scrape(struct engine_reader *r)
 
     if (r->numbers)
         return;
-    if (!a->metrics && !r->o.metrics_url) {
+    if (!a->metrics && a->slots_path)
+        r->use_slots = true;
+    if (!a->metrics && !a->slots_path && !r->o.metrics_url) {
         r->looked_metrics = true;
         return;
     }
@@ -431,8 +483,8 @@ static void scrape(struct engine_reader *r)
     if (shifted_base(r, &base) == 0)
         buf_put_char(&base, '\0');
     const char *from = r->use_slots ? r->base : base.err ? NULL : buf_slice(&base).p;
-    if (!from || ask(r, from, r->use_slots ? a->slots_path : a->metrics_path, NULL, ANSWER_MAX,
-                     on_numbers, &r->numbers) != 0)
+    if (!from || ask(r, from, r->use_slots ? a->slots_path : a->metrics_path,
+                     r->use_slots ? a->slots_post : NULL, ANSWER_MAX, on_numbers, &r->numbers) != 0)
         r->numbers = NULL;
     buf_fini(&base);
 }
@@ -458,6 +510,11 @@ static void on_scrape(struct loop_timer *t)
 
 /* --- is it healthy --- */
 
+static bool asks_for_model(const struct engine_reader *r)
+{
+    return !r->health_path && r->adapter->health_of_model && r->model;
+}
+
 static const char *health_path(const struct engine_reader *r)
 {
     return r->health_path ? r->health_path : r->adapter->health_paths[r->health_step];
@@ -468,6 +525,12 @@ static enum engine_state judge(const struct engine_reader *r, const struct fetch
     const struct engine_adapter *a = r->adapter;
     bool last = !r->health_path && !a->health_paths[r->health_step + 1];
 
+    if (f->status >= 200 && f->status < 300 && asks_for_model(r) && a->healthy) {
+        enum engine_fault fault = a->healthy(f->body);
+        return fault == ENGINE_FAULT_NONE      ? ENGINE_STATE_READY
+               : fault == ENGINE_FAULT_LOADING ? ENGINE_STATE_LOADING
+                                               : ENGINE_STATE_DEAD;
+    }
     if (f->status >= 200 && f->status < 300)
         return ENGINE_STATE_READY;
     if (engine_fault_by(a->faults, f->status, f->body) == ENGINE_FAULT_LOADING ||
@@ -490,7 +553,7 @@ static void on_health(void *ctx, const struct fetch_result *f)
 
     r->health = NULL;
     if (!f->error && (f->status == 404 || f->status == 405) && !r->health_path &&
-        r->adapter->health_paths[r->health_step + 1]) {
+        !asks_for_model(r) && r->adapter->health_paths[r->health_step + 1]) {
         r->health_step++;
         r->reachable = true;
         ask_health(r);
@@ -531,9 +594,23 @@ static void on_health(void *ctx, const struct fetch_result *f)
 
 static void ask_health(struct engine_reader *r)
 {
-    if (!r->health &&
-        ask(r, r->base, health_path(r), NULL, HEALTH_ANSWER_MAX, on_health, &r->health) != 0)
+    struct buf path;
+
+    if (r->health)
+        return;
+    buf_init(&path, loop_mem(), URL_MAX);
+    if (asks_for_model(r)) {
+        buf_put_str(&path, r->adapter->health_of_model);
+        buf_put_str(&path, r->model);
+    } else {
+        buf_put_str(&path, health_path(r));
+    }
+    buf_put_char(&path, '\0');
+    const char *post = r->health_path ? NULL : r->adapter->health_post;
+    if (path.err ||
+        ask(r, r->base, buf_slice(&path).p, post, HEALTH_ANSWER_MAX, on_health, &r->health) != 0)
         r->health = NULL;
+    buf_fini(&path);
 }
 
 static void on_check(struct loop_timer *t)
@@ -569,8 +646,10 @@ int engine_reader_new(const struct engine_options *o, struct engine_reader **out
         r->unix_path = mem_strdup(loop_mem(), slice_str(o->unix_path));
     if (o->metrics_url)
         r->metrics_url = mem_strdup(loop_mem(), slice_str(o->metrics_url));
-    if (!r->base || (o->unix_path && !r->unix_path) || (o->health_path && !r->health_path) ||
-        (o->metrics_url && !r->metrics_url)) {
+    if (o->model.n)
+        r->model = mem_strdup(loop_mem(), o->model);
+    if (!r->base || (o->model.n && !r->model) || (o->unix_path && !r->unix_path) ||
+        (o->health_path && !r->health_path) || (o->metrics_url && !r->metrics_url)) {
         engine_reader_free(r);
         return WEIR_E_NOMEM;
     }
@@ -604,6 +683,7 @@ void engine_reader_free(struct engine_reader *r)
     mem_free(loop_mem(), r->health_path);
     mem_free(loop_mem(), r->metrics_url);
     mem_free(loop_mem(), r->unix_path);
+    mem_free(loop_mem(), r->model);
     mem_free(loop_mem(), r);
 }
 

@@ -66,6 +66,8 @@ struct engine_options {
     const char *health_path; /**< NULL: the engine's own; copied */
     const char *metrics_url; /**< NULL: base_url + the engine's own path; copied */
     bool no_models;          /**< do not ask for the model list */
+    struct slice
+        model; /**< one it is known to serve, for engines that are asked for it by name; copied; absent: none */
     /** NULL: scrape always. Else asked before each scrape: false skips it. */
     bool (*wants_sample)(void *ctx);
     void *ctx;

@@ -10,7 +10,7 @@ static const struct engine_fault_rule for_all[] = {
     {0, NULL, ENGINE_FAULT_NONE},
 };
 
-static bool says(struct slice body, const char *words)
+bool engine_says(struct slice body, const char *words)
 {
     size_t n = strlen(words);
 
@@ -24,7 +24,7 @@ static const struct engine_fault_rule *
 find(const struct engine_fault_rule *rules, unsigned status, struct slice body)
 {
     for (const struct engine_fault_rule *r = rules; r && r->status; r++)
-        if (r->status == status && (!r->says || says(body, r->says)))
+        if (r->status == status && (!r->says || engine_says(body, r->says)))
             return r;
     return NULL;
 }

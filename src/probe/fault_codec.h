@@ -27,4 +27,7 @@ enum engine_fault engine_fault_of(enum engine_kind kind, unsigned status, struct
 enum engine_fault
 engine_fault_by(const struct engine_fault_rule *rules, unsigned status, struct slice body);
 
+/** Do these words stand anywhere in it? */
+bool engine_says(struct slice body, const char *words);
+
 #endif /* WEIR_PROBE_FAULT_CODEC_H */

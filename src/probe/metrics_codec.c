@@ -167,6 +167,26 @@ static void read_kv(const struct engine_metrics *m, struct sample *out)
     set(out, SAMPLE_KV_USED);
 }
 
+static void read_device(const struct engine_metrics *m, struct sample *out)
+{
+    double total = m->v[NUMBER_MEMORY_TOTAL];
+    double left = engine_metrics_has(m, NUMBER_MEMORY_FREE) ? m->v[NUMBER_MEMORY_FREE]
+                                                            : total - m->v[NUMBER_MEMORY_USED];
+
+    if (engine_metrics_has(m, NUMBER_GPU_RATIO)) {
+        out->gpu_util_bp = (uint32_t)(MIN(m->v[NUMBER_GPU_RATIO], 1.0) * 10000 + 0.5);
+        set(out, SAMPLE_GPU_UTIL);
+    }
+    if (!engine_metrics_has(m, NUMBER_MEMORY_TOTAL) || total < 1 || total > 1e18)
+        return;
+    out->memory_total_bytes = (uint64_t)total;
+    set(out, SAMPLE_MEMORY_TOTAL);
+    if (!engine_metrics_has(m, NUMBER_MEMORY_FREE) && !engine_metrics_has(m, NUMBER_MEMORY_USED))
+        return;
+    out->memory_free_bytes = (uint64_t)MIN(left > 0 ? left : 0, total);
+    set(out, SAMPLE_MEMORY_FREE);
+}
+
 /* How much a counter rose; < 0: unknown. */
 static double
 rise(const struct engine_metrics *now, const struct engine_metrics *before, enum engine_number n)
@@ -193,6 +213,7 @@ void engine_metrics_sample(const struct engine_metrics *now,
         set(out, SAMPLE_WAITING);
     }
     read_kv(now, out);
+    read_device(now, out);
     double tokens = rise(now, before, NUMBER_TOKENS_TOTAL);
     if (engine_metrics_has(now, NUMBER_TOKENS_PER_S)) {
         out->tokens_per_s = whole(now->v[NUMBER_TOKENS_PER_S]);

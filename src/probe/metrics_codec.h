@@ -27,6 +27,10 @@ enum engine_number {
     NUMBER_PREFIX_RATIO,  /**< 0..1 */
     NUMBER_PREFIX_HITS,   /**< tokens, a counter */
     NUMBER_PREFIX_LOOKED, /**< tokens, a counter */
+    NUMBER_MEMORY_TOTAL,  /**< device memory, bytes */
+    NUMBER_MEMORY_USED,
+    NUMBER_MEMORY_FREE, /**< told instead of used */
+    NUMBER_GPU_RATIO,   /**< 0..1 of the devices busy */
     NUMBER_COUNT
 };
 

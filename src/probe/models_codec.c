@@ -5,10 +5,12 @@
 #include "base/num.h"
 #include "base/utf8.h"
 #include "probe/rows_codec.h"
+#include "wire/json_scan.h"
 
 enum list_field {
     L_ID,
     L_NAME,
+    L_SD,
     L_MODEL,
     L_VERSION,
     L_PARENT,
@@ -22,6 +24,7 @@ enum list_field {
 static const char *const list_keys[] = {"data", "models", NULL};
 static const char *const list_fields[] = {[L_ID] = "id",
                                           [L_NAME] = "name",
+                                          [L_SD] = "model_name",
                                           [L_MODEL] = "model",
                                           [L_VERSION] = "version",
                                           [L_PARENT] = "parent",
@@ -100,7 +103,7 @@ static int on_list(void *ctx, const struct slice *v)
     static const char *const out_of_use[] = {"unavailable", "unloading", "failed", NULL};
     static const char *const loading[] = {"loading", "downloading", NULL};
     struct engine_models *m = ctx;
-    struct slice id = first_of(v[L_ID], first_of(v[L_NAME], v[L_MODEL]));
+    struct slice id = first_of(v[L_ID], first_of(v[L_NAME], first_of(v[L_MODEL], v[L_SD])));
     struct slice state = first_of(v[L_STATE], first_of(v[L_STATUS], v[L_VALUE]));
     struct model_ref like = {.max_model_len = length_of(v[L_LENGTH])};
 
@@ -149,5 +152,87 @@ int engine_models_info(struct slice body, struct arena *a, struct engine_models 
         rc = WEIR_E_INVALID;
     if (rc)
         out->n = 0;
+    return rc;
+}
+
+/* A walk that looks for strings in a list under one of the keys, at the top. */
+struct names {
+    struct engine_models *out;
+    unsigned depth;
+    bool wanted, seen; /* the list under this key; any such list was there */
+    bool too_long;
+    uint32_t n;
+    char text[ENDPOINT_TEXT_MAX];
+};
+
+static void piece(struct names *w, struct slice text)
+{
+    if (text.n > sizeof(w->text) - w->n) {
+        w->too_long = true;
+        return;
+    }
+    if (text.n)
+        memcpy(w->text + w->n, text.p, text.n);
+    w->n += (uint32_t)text.n;
+}
+
+static int on_name(void *ctx, enum json_event event, struct slice text, bool last)
+{
+    struct names *w = ctx;
+    int rc = 0;
+
+    switch (event) {
+    case JSON_SCAN_KEY:
+    case JSON_SCAN_STRING:
+        piece(w, text);
+        if (!last)
+            return 0;
+        struct slice whole = slice_of(w->text, w->too_long ? 0 : w->n);
+        if (event == JSON_SCAN_KEY && w->depth == 1)
+            w->wanted = slice_eq(whole, SLICE("model_names")) || slice_eq(whole, SLICE("models"));
+        else if (event == JSON_SCAN_STRING && w->depth == 2 && w->wanted)
+            rc = add(w->out, whole, slice_of(NULL, 0), slice_of(NULL, 0), (struct model_ref){0});
+        w->n = 0;
+        w->too_long = false;
+        return rc;
+    case JSON_SCAN_ARRAY_BEGIN:
+        w->seen = w->seen || (w->depth == 1 && w->wanted);
+        w->depth++;
+        return 0;
+    case JSON_SCAN_OBJECT_BEGIN:
+        w->depth += w->depth == 1 ? 2 : 1; /* what stands in an object is no name of a model */
+        return 0;
+    case JSON_SCAN_ARRAY_END:
+        w->depth--;
+        return 0;
+    case JSON_SCAN_OBJECT_END:
+        w->depth -= w->depth == 3 ? 2 : 1;
+        return 0;
+    case JSON_SCAN_NUMBER:
+    case JSON_SCAN_TRUE:
+    case JSON_SCAN_FALSE:
+    case JSON_SCAN_NULL:
+        return 0;
+    }
+    return 0;
+}
+
+int engine_models_names(struct slice body, struct arena *a, struct engine_models *out)
+{
+    struct names w = {.out = out};
+    struct json_scan scan;
+
+    if (engine_models_list(body, a, out) == 0 && out->n)
+        return 0;
+    int rc = start(a, ENDPOINT_MODELS_MAX, out);
+    wire_json_init(&scan, on_name, &w);
+    if (rc == 0 && (rc = wire_json_scan(&scan, body.p, body.n)) == 0)
+        rc = wire_json_end(&scan);
+    if (rc == 0 && !w.seen && !slice_starts(body, SLICE("[")))
+        rc = WEIR_E_INVALID;
+    if (rc) {
+        out->n = 0;
+        rc = rc == WEIR_E_NOMEM ? rc : WEIR_E_INVALID;
+    }
     return rc;
 }

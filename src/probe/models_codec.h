@@ -32,4 +32,7 @@ int engine_models_list(struct slice body, struct arena *a, struct engine_models 
 /** The one model that TGI's or TEI's GET /info tells: model_id, and max_total_tokens or max_input_length. */
 int engine_models_info(struct slice body, struct arena *a, struct engine_models *out) MUST_CHECK;
 
+/** The names in a list under `model_names` (FastChat) or `models` (KServe), and lists of objects as above. */
+int engine_models_names(struct slice body, struct arena *a, struct engine_models *out) MUST_CHECK;
+
 #endif /* WEIR_PROBE_MODELS_CODEC_H */

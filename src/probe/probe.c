@@ -149,6 +149,7 @@ static int start(struct target *t, const struct endpoint *e)
             .shift_ns = (p->o.interval_ns / 4) * ((t->slot * 2654435761u) >> 22) / 1024,
             .health_path = p->path,
             .no_models = !t->wants_models,
+            .model = e->n_models && !e->models_probed ? e->models[0].id : slice_of(NULL, 0),
             .wants_sample = wants_sample,
             .ctx = t,
             .on_reading = on_reading,

@@ -15,6 +15,9 @@ static const struct engine_series series[] = {
     {"nv_trt_llm_kv_cache_block_metrics", NUMBER_KV_BLOCKS, JOIN_SUM, "kv_cache_block_type", "max"},
     {"nv_trt_llm_kv_cache_block_metrics", NUMBER_KV_BLOCK_TOKENS, JOIN_MEAN, "kv_cache_block_type",
      "tokens_per"},
+    {"nv_gpu_memory_total_bytes", NUMBER_MEMORY_TOTAL, JOIN_SUM, NULL, NULL},
+    {"nv_gpu_memory_used_bytes", NUMBER_MEMORY_USED, JOIN_SUM, NULL, NULL},
+    {"nv_gpu_utilization", NUMBER_GPU_RATIO, JOIN_MEAN, NULL, NULL},
     {NULL, NUMBER_COUNT, JOIN_SUM, NULL, NULL},
 };
 

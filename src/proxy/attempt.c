@@ -33,6 +33,7 @@ static void exclude(struct exchange *x)
 /* Forget this attempt: connection, endpoint, reservation. */
 static void detach(struct exchange *x)
 {
+    fastchat_end(x);
     if (x->up)
         upstream_drop(x->up);
     if (x->target)

@@ -61,7 +61,7 @@ bool body_begin(struct exchange *x, struct slice content_type)
     buf_init(&x->body, loop_mem(), limits->peek_bytes + LOOP_SCRATCH + REPLAY_MAX);
     if (!x->complete)
         lane_buf_take(x->lane, &x->body, x->body.max);
-    if (x->model_in_header && !x->reads_rest)
+    if ((x->model_in_header || x->model_in_path) && !x->reads_rest)
         return true;
     x->scan = scan_take(x->lane);
     if (!x->scan)
@@ -303,7 +303,9 @@ void body_push(struct exchange *x, struct slice head, struct slice tail)
 
 void body_pump(struct exchange *x)
 {
-    if (x->head_sent && x->up && !x->request_sent && !x->discard)
+    if (x->translation)
+        fastchat_pump(x);
+    else if (x->head_sent && x->up && !x->request_sent && !x->discard)
         body_push(x, (struct slice){NULL, 0}, (struct slice){NULL, 0});
 }
 

@@ -62,6 +62,22 @@ enum rejection decide_model(struct exchange *x, struct slice *out, struct slice 
     return REJECT_NONE;
 }
 
+/* A version that stands in the path is the engine's to know, unless endpoints tell theirs. */
+static bool version_told(const struct exchange *x)
+{
+    const struct snapshot *s = x->lane->asker.snap;
+    const struct snapshot_model *m = s ? model_find(s, x->f.model) : NULL;
+
+    for (uint32_t i = 0; m && i < m->n_members; i++) {
+        const struct endpoint *e = s->members[m->members[i]].endpoint;
+        for (uint32_t k = 0; k < e->n_models; k++)
+            if (slice_eq(e->models[k].id, x->f.model) &&
+                slice_eq(e->models[k].version, x->f.version))
+                return true;
+    }
+    return false;
+}
+
 enum rejection decide_pool(struct exchange *x, struct slice *detail)
 {
     bool named_in_request = x->f.model.n && !x->model_in_header;
@@ -75,6 +91,8 @@ enum rejection decide_pool(struct exchange *x, struct slice *detail)
         return why;
     x->alias = x->alias && named_in_request;
     x->f.model = x->pool->model;
+    if (x->version_in_path && !version_told(x))
+        x->f.version = absent;
     x->f.kv_bytes_per_token =
         atomic_load_explicit(&x->pool->kv_bytes_per_token, memory_order_relaxed);
     return REJECT_NONE;
@@ -100,8 +118,9 @@ static bool rename_alias(struct exchange *x)
     if (!x->alias)
         return true;
     x->alias = false;
-    return (x->model_in_query ? route_rename_query(x, x->f.model)
-                              : body_rename_model(x, x->f.model)) == 0;
+    return (x->model_in_path    ? route_rename_path(x, x->f.model)
+            : x->model_in_query ? route_rename_query(x, x->f.model)
+                                : body_rename_model(x, x->f.model)) == 0;
 }
 
 static void count_pick(struct exchange *x, const struct decision *d, uint64_t began)
@@ -216,6 +235,16 @@ void exchange_send(struct exchange *x)
     struct buf *out = &x->lane->out;
 
     exchange_move(x, X_AWAIT);
+    if (x->target->fastchat && fastchat_speaks(x)) {
+        if (fastchat_begin(x) != 0) {
+            exchange_reject(x, REJECT_OVERLOADED, NULL, absent);
+            return;
+        }
+        if (!x->complete)
+            net_conn_resume(&x->client->conn);
+        fastchat_pump(x);
+        return;
+    }
     buf_clear(out);
     buf_put_str(out, "Host: ");
     buf_put_slice(out, x->target->authority);

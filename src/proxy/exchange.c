@@ -171,6 +171,7 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
         upstream_drop(x->up);
     if (x->target)
         upstream_target_put(l, x->target);
+    fastchat_end(x);
     x->target = NULL;
     x->client = NULL;
     c->x = NULL;

@@ -62,8 +62,10 @@ struct target {
     struct net_tls_peer peer; /**< for tls */
     struct list idle;         /**< struct upstream, newest last */
     unsigned n_idle;
-    uint8_t acks_held; /**< see acks.h */
-    unsigned users;    /**< upstreams and exchanges that point here */
+    uint8_t acks_held;            /**< see acks.h */
+    unsigned users;               /**< upstreams and exchanges that point here */
+    bool fastchat;                /**< a FastChat model worker */
+    struct fastchat_known *known; /**< owned: what it told of its models; see fastchat.c */
 };
 
 /** Room for a body being scanned; recycled, because it is only needed until the decision. */
@@ -112,6 +114,7 @@ struct exchange {
     bool idempotent : 1; /**< by method */
     bool model_in_header : 1;
     bool model_in_query : 1;
+    bool model_in_path : 1, version_in_path : 1;
     bool any_model : 1;  /**< it needs none (OPTIONS): any endpoint of the route may answer */
     bool reads_rest : 1; /**< the decision needs the body beyond the model */
     bool complete : 1;   /**< request received to its end */
@@ -151,6 +154,8 @@ struct exchange {
     uint64_t granted_seq;      /**< of the grant; set by who grants */
     char *explain; /**< owned: why, as one line of JSON; NULL = not asked, or not decided yet */
     uint32_t explain_len;
+
+    struct translation *translation; /**< owned: between it and a FastChat worker; NULL = none */
 
     /* answer */
     uint16_t status;
@@ -232,6 +237,8 @@ route_match(const struct routing *r, struct slice path, const struct http1_head 
 bool route_query_find(struct slice target, struct slice name, struct slice *raw);
 /** Put another model name into the query of the rendered head (alias). @return 0, or WEIR_E_NOTFOUND, WEIR_E_FULL, WEIR_E_NOMEM. */
 int route_rename_query(struct exchange *x, struct slice model) MUST_CHECK;
+/** The same for a path that names it. */
+int route_rename_path(struct exchange *x, struct slice model) MUST_CHECK;
 /** Session key of the body, where it beats what the headers gave. */
 void route_session_from_body(struct exchange *x, const struct peek_found *found);
 /** A well-formed traceparent? (W3C Trace Context) */
@@ -383,6 +390,22 @@ size_t relay_data(struct exchange *x, const char *p, size_t n);
 void relay_throttle(struct exchange *x);
 /** The worker's FIN or death, in X_AWAIT or X_RELAY. */
 void relay_end_of_stream(struct exchange *x, bool clean);
+
+/* fastchat.c */
+/** Does this endpoint need this request in other words? */
+bool fastchat_speaks(const struct exchange *x);
+/** It is connected: translate from here on. Followed by fastchat_pump(), now and whenever more of the body came. */
+int fastchat_begin(struct exchange *x) MUST_CHECK;
+/** Ask, once the request is whole. The exchange may be over. */
+void fastchat_pump(struct exchange *x);
+/** Bytes of the worker. @return bytes used. */
+size_t fastchat_data(struct exchange *x, const char *p, size_t n);
+/** Its FIN. */
+void fastchat_eof(struct exchange *x);
+/** Free the translation, if there is one. */
+void fastchat_end(struct exchange *x);
+/** Free what is remembered of a worker. */
+void fastchat_forget(struct target *t);
 
 /* tunnel.c */
 /** The protocols that a request offers to switch to and that are passed on; absent: none. Borrowed from the head. */

@@ -395,6 +395,31 @@ static bool model_in_query(struct exchange *x, const struct http1_head *h)
     return true;
 }
 
+/* A path may name it (/v2/models/x/infer), and a version. @return false: a name is too long. */
+static bool model_in_path(struct exchange *x)
+{
+    struct buf name = {.p = x->named, .cap = sizeof(x->named), .max = sizeof(x->named)};
+    struct buf version = {.p = x->version, .cap = sizeof(x->version), .max = sizeof(x->version)};
+    struct slice raw;
+    struct slice raw_version;
+
+    if (!peek_path_model(exchange_path(x), &raw, &raw_version))
+        return true;
+    int rc = wire_url_decode(raw, false, &name);
+    if (rc)
+        return rc == WEIR_E_INVALID;
+    x->f.model = buf_slice(&name);
+    x->model_in_path = true;
+    if (raw_version.n && !x->f.version.n) {
+        rc = wire_url_decode(raw_version, false, &version);
+        if (rc)
+            return rc == WEIR_E_INVALID;
+        x->f.version = buf_slice(&version);
+        x->version_in_path = true;
+    }
+    return true;
+}
+
 static void put_encoded(struct buf *out, struct slice s)
 {
     for (size_t i = 0; i < s.n; i++) {
@@ -408,17 +433,13 @@ static void put_encoded(struct buf *out, struct slice s)
     }
 }
 
-int route_rename_query(struct exchange *x, struct slice model)
+/* Another name in place of a part of the rendered head's target. */
+static int rename_in_head(struct exchange *x, struct slice raw, struct slice model)
 {
     struct slice head = buf_slice(&x->head);
-    struct slice target = slice_from(head, x->path_at);
     struct buf changed;
-    struct slice raw;
-
-    target.n = slice_find(target, ' ');
-    if (!route_query_find(target, SLICE("model"), &raw))
-        return WEIR_E_NOTFOUND;
     size_t from = (size_t)(raw.p - head.p);
+
     lane_buf_take(x->lane, &changed, x->head.max);
     buf_put(&changed, head.p, from);
     put_encoded(&changed, model);
@@ -429,11 +450,34 @@ int route_rename_query(struct exchange *x, struct slice model)
         lane_buf_give(x->lane, &changed);
         return rc;
     }
+    if (from < x->path_at + x->path_len)
+        x->path_len += (uint32_t)(grown - raw.n);
     x->rid_at += (uint32_t)(grown - raw.n);
     x->upgrade_at += (uint32_t)(grown - raw.n);
     lane_buf_give(x->lane, &x->head);
     x->head = changed;
     return 0;
+}
+
+int route_rename_query(struct exchange *x, struct slice model)
+{
+    struct slice target = slice_from(buf_slice(&x->head), x->path_at);
+    struct slice raw;
+
+    target.n = slice_find(target, ' ');
+    if (!route_query_find(target, SLICE("model"), &raw))
+        return WEIR_E_NOTFOUND;
+    return rename_in_head(x, raw, model);
+}
+
+int route_rename_path(struct exchange *x, struct slice model)
+{
+    struct slice raw;
+    struct slice version;
+
+    if (!peek_path_model(exchange_path(x), &raw, &version))
+        return WEIR_E_NOTFOUND;
+    return rename_in_head(x, raw, model);
 }
 
 static bool milliseconds(struct slice v, uint64_t *ns)
@@ -464,10 +508,12 @@ enum rejection route_features(struct exchange *x,
         if (!keep(x->named, sizeof(x->named), f->model, &o->model))
             return REJECT_MODEL_NOT_FOUND;
         x->model_in_header = true;
-    } else if (x->complete && !model_in_query(x, h)) {
+    } else if (!model_in_path(x)) {
+        return REJECT_MODEL_NOT_FOUND;
+    } else if (!x->model_in_path && x->complete && !model_in_query(x, h)) {
         return REJECT_MODEL_NOT_FOUND;
     }
-    ok = keep(x->version, sizeof(x->version), f->version, &o->version);
+    ok = !f->version.n || keep(x->version, sizeof(x->version), f->version, &o->version);
     if (!ok) {
         *param = "X-Model-Version";
         *detail = f->version;

@@ -103,6 +103,7 @@ static struct target *target_new(struct lane *l, const struct member *m)
     t->peer.host = t->host;
     t->port = e->port;
     t->tls = e->tls;
+    t->fastchat = e->engine == ENGINE_FASTCHAT;
     t->literal = net_addr_literal(t->host, t->port, &t->addr) == 0;
     t->cell = m->cell;
     sched_cell_get(t->cell);
@@ -150,6 +151,7 @@ static void target_free(struct lane *l, struct target *t)
     list_del(&t->node);
     net_tls_peer_fini(&t->peer);
     sched_cell_put(t->cell);
+    fastchat_forget(t);
     mem_free(loop_mem(), t);
 }
 
@@ -192,6 +194,8 @@ static size_t on_data(struct net_conn *c, const char *p, size_t n)
         upstream_drop(u);
         return n;
     }
+    if (u->x->translation)
+        return fastchat_data(u->x, p, n);
     return relay_data(u->x, p, n);
 }
 
@@ -202,8 +206,12 @@ static void on_eof(struct net_conn *c)
     if (!u->x)
         upstream_drop(u);
     else if (
-        !c->paused) /* while paused there may be bytes before it; it is told again after them */
-        relay_end_of_stream(u->x, true);
+        !c->paused) { /* while paused there may be bytes before it; it is told again after them */
+        if (u->x->translation)
+            fastchat_eof(u->x);
+        else
+            relay_end_of_stream(u->x, true);
+    }
 }
 
 static void on_drained(struct net_conn *c)

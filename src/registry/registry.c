@@ -107,8 +107,11 @@ static void on_request(void *ctx, struct http_request *request)
         native_handle(&c);
     else if (slice_starts(request->path, SLICE("/nacos/")))
         nacos_handle(&c);
+    else if (fastchat_handles(request->path))
+        fastchat_handle(&c);
     else
-        refuse(&c, 404, "not_found", "the registry answers under /v1/ and /nacos/");
+        refuse(&c, 404, "not_found",
+               "the registry answers under /v1/ and /nacos/, and FastChat's paths");
     arena_fini(&c.arena);
     registry_leases_changed(r);
 }

@@ -30,6 +30,13 @@ struct registry_options {
     uint16_t source;          /**< handed to the sink */
     /** In flight at an address now, or REGISTRY_REQUESTS_UNKNOWN. May be NULL. */
     uint32_t (*current_requests)(void *ctx, struct slice host, uint16_t port);
+    /** Hand every endpoint in use of that kind to `one`, borrowed. May be NULL: none. */
+    void (*endpoints)(void *ctx,
+                      enum engine_kind kind,
+                      void (*one)(void *to, const struct endpoint *e),
+                      void *to);
+    /** The first address that takes requests for models; false: none. May be NULL. */
+    bool (*data_address)(void *ctx, struct net_addr *out);
     void *ctx;
     uint32_t instances_max; /**< 0 = REGISTRY_INSTANCES_MAX */
 };

@@ -44,6 +44,9 @@ void native_handle(struct call *c);
 void nacos_handle(struct call *c);
 /** What a login gave, or the token itself? True when none is configured. */
 bool nacos_token_ok(const struct registry *r, struct slice given);
+void fastchat_handle(struct call *c);
+/** Is it a path of FastChat's controller? */
+bool fastchat_handles(struct slice path);
 
 /** Answer with the text in out (or 500 when it does not fit). Frees out. */
 void call_reply(struct call *c, unsigned status, const char *type, struct buf *out);

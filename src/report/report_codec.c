@@ -73,6 +73,16 @@ const char *report_engine_name(enum engine_kind kind)
         return "ollama";
     case ENGINE_WEIR_WORKER:
         return "weir-worker";
+    case ENGINE_TRTLLM:
+        return "trtllm";
+    case ENGINE_FASTCHAT:
+        return "fastchat";
+    case ENGINE_TFSERVING:
+        return "tfserving";
+    case ENGINE_SDWEBUI:
+        return "sdwebui";
+    case ENGINE_OIP:
+        return "oip";
     case ENGINE_GENERIC:
         return "generic";
     case ENGINE_UNKNOWN:

@@ -81,7 +81,7 @@ static const struct model_ref *model_of(const struct endpoint *e, struct slice m
 
 static bool preallocates(enum engine_kind k)
 {
-    return k == ENGINE_VLLM || k == ENGINE_SGLANG || k == ENGINE_WEIR_WORKER;
+    return k == ENGINE_VLLM || k == ENGINE_SGLANG || k == ENGINE_WEIR_WORKER || k == ENGINE_TRTLLM;
 }
 
 void sched_candidate_fill(const struct member *m,

@@ -145,3 +145,104 @@ def plain(models=None, **kw):
     if models:
         pages["/v1/models"] = openai_list(models, "somebody")
     return Engine(pages, name="plain", **kw)
+
+
+class FastChat(Engine):
+    """A FastChat 0.2.36 model worker, as its base_model_worker.py answers: POST only, chunks ended by a zero byte.
+
+    `say(params)` yields what /worker_generate_stream says, one dict for each chunk; `paths` are the client's requests."""
+
+    def __init__(self, models=("m",), conv=None, context=2048, say=None, queue=0, **kw):
+        self.models_told, self.context, self.queue = list(models), context, queue
+        self.conv = conv or {"name": "vicuna_v1.1", "system_template": "{system_message}", "system_message": "SYS.",
+                             "roles": ["USER", "ASSISTANT"], "messages": [], "offset": 0, "sep_style": 2, "sep": " ",
+                             "sep2": "</s>", "stop_str": None, "stop_token_ids": None}
+        self.say = say or (lambda params: [{"text": "said " + params["prompt"], "finish_reason": "stop"}])
+        status = (405, {"detail": "Method Not Allowed"})
+        super().__init__({"/worker_get_status": status}, behaviour=self._answer, name="fastchat",
+                         posts=("/worker_get_status",), **kw)
+
+    def _probe(self, conn, request):
+        if request.method == "POST" and request.path == "/worker_get_status":
+            with self.cond:
+                self.probes.append(request)
+                self.cond.notify_all()
+            conn.respond(200, {"model_names": self.models_told, "speed": 1, "queue_length": self.queue})
+            return True
+        return super()._probe(conn, request)
+
+    def _answer(self, conn, request):
+        params = json.loads(request.body) if request.body else {}
+        path = request.path
+        if path == "/worker_get_conv_template":
+            conn.respond(200, {"conv": self.conv})
+        elif path == "/model_details":
+            conn.respond(200, {"context_length": self.context})
+        elif path == "/count_token":
+            conn.respond(200, {"count": len(params["prompt"].split()), "error_code": 0})
+        elif path == "/worker_generate_stream":
+            said = self.say(params)
+            if callable(said):
+                said(conn)
+                return
+            usage = {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6}
+            conn.respond(200, b"".join(json.dumps({"error_code": 0, "usage": usage, "finish_reason": None,
+                                                   "logprobs": None, **s}).encode() + b"\0" for s in said))
+        elif path == "/worker_get_embeddings":
+            conn.respond(200, {"embedding": [[1.0]], "token_num": 1})
+        else:
+            conn.respond(404, {"detail": "Not Found"}, reason="Not Found")
+
+    def paths(self):
+        with self.lock:
+            return [r.path for r in self.requests]
+
+    def generated(self):
+        """What was asked of /worker_generate_stream."""
+        with self.lock:
+            return [json.loads(r.body) for r in self.requests if r.path == "/worker_generate_stream"]
+
+
+def oip(models=("m",), index=True, ready=(200, ""), **kw):
+    """A server of the Open Inference Protocol: MLServer's repository index, or KServe's list of names."""
+    pages = {"/v2": (200, {"name": "mlserver", "version": "1.6.0", "extensions": []}),
+             "/v2/health/ready": ready, "/v2/health/live": (200, "")}
+    if index:
+        pages["/v2/repository/index"] = (200, [{"name": m, "version": "1", "state": "READY", "reason": ""}
+                                               for m in models])
+    else:
+        pages["/v2/models"] = (200, {"models": list(models)})
+        pages["/v2/repository/index"] = (404, {"detail": "Not Found"})
+    return Engine(pages, name="oip", posts=("/v2/repository/index",), **kw)
+
+
+def tfserving(model="m", state="AVAILABLE", **kw):
+    """TensorFlow Serving with monitoring switched on; it lists no models."""
+    text = ('# TYPE :tensorflow:serving:request_count counter\n'
+            f':tensorflow:serving:request_count{{model_name="{model}",status="OK"}} 3\n')
+    return Engine({"/monitoring/prometheus/metrics": (200, text),
+                   "/v1/models": (404, {"error": "Malformed request: GET /v1/models"}),
+                   f"/v1/models/{model}": (200, {"model_version_status": [
+                       {"version": "1", "state": state,
+                        "status": {"error_code": "OK", "error_message": ""}}]})}, name="tfserving", **kw)
+
+
+def sdwebui(models=("v1-5-pruned",), jobs=0, free=6 << 30, total=8 << 30, **kw):
+    """Stable Diffusion webui with --api."""
+    return Engine({"/internal/ping": (200, {}),
+                   "/sdapi/v1/progress": (200, {"progress": 0.4, "eta_relative": 6.2,
+                                                "state": {"skipped": False, "job": "", "job_count": jobs, "job_no": 0},
+                                                "current_image": None, "textinfo": None}),
+                   "/sdapi/v1/memory": (200, {"ram": {"free": 1, "used": 1, "total": 2},
+                                              "cuda": {"system": {"free": free, "used": total - free, "total": total},
+                                                       "events": {"retries": 0, "oom": 0}}}),
+                   "/sdapi/v1/sd-models": (200, [{"title": m + ".ckpt [abc]", "model_name": m, "hash": "abc"}
+                                                 for m in models])}, name="sdwebui", **kw)
+
+
+def trtllm(models=("m",), running=0, waiting=0, **kw):
+    """trtllm-serve: Prometheus at a path of its own, JSON at /metrics."""
+    text = (f"trtllm_num_requests_running {running}\ntrtllm_num_requests_waiting {waiting}\n"
+            "trtllm_kv_cache_utilization 0.5\ntrtllm_kv_cache_max_blocks 100\ntrtllm_kv_cache_tokens_per_block 32\n")
+    return Engine({"/health": (200, ""), "/v1/models": openai_list(models, "tensorrt_llm"),
+                   "/metrics": (200, []), "/prometheus/metrics": (200, text)}, name="trtllm", **kw)

@@ -69,8 +69,14 @@ def wait_models(weir, *ids):
     (lambda: d.tei(waiting=7), None, 7),
     (lambda: d.Triton([{"name": "m", "version": "1", "state": "READY"}], pending=8), None, 8),
     (lambda: d.ollama(), None, None),
+    (lambda: d.trtllm(running=3, waiting=2), 3, 2),
+    (lambda: d.FastChat(queue=4), 4, None),
+    (lambda: d.sdwebui(models=("m",), jobs=1), 1, None),
+    (lambda: d.oip(), None, None),
+    (lambda: d.oip(index=False), None, None),
     (lambda: d.plain(models=("m",)), None, None),
-], ids=["vllm", "sglang", "llamacpp", "llamacpp-slots", "tgi", "tei", "triton", "ollama", "plain"])
+], ids=["vllm", "sglang", "llamacpp", "llamacpp-slots", "tgi", "tei", "triton", "ollama", "trtllm", "fastchat",
+        "sdwebui", "oip", "oip-names", "plain"])
 def test_each_engine_is_found_out_and_read(gateway, make, running, waiting):
     engine = make()
     weir = gateway(engine)
@@ -359,3 +365,78 @@ def test_scraping_can_be_turned_off(gateway):
     engine.wait_asked("/health", 3)
     assert engine.asked("/metrics") == 0
     assert gauge(weir, "weir_endpoint_running", engine) is None
+
+
+# ---- models in paths ----
+
+def test_the_model_in_a_path_of_kserve_v2(gateway):
+    """/v2/models/NAME/infer, with and without a version: the body is not looked at, and an alias is put right there."""
+    a, b = d.oip(("resnet",)), d.oip(("bert",))
+    weir = gateway(a, b, more={"models": {"bert": {"aliases": ["b t"]}}})
+    wait_models(weir, "bert", "resnet", "b t")
+    infer = {"id": "1", "parameters": {"priority": 1}, "inputs": []}
+    for path in ("/v2/models/resnet/infer", "/v2/models/resnet/versions/1/infer", "/v2/models/resnet/generate_stream"):
+        wait_until(lambda: weir.http("POST", path, infer).status == 200, "an answer")
+    assert {r.path for r in a.requests} == {"/v2/models/resnet/infer", "/v2/models/resnet/versions/1/infer",
+                                            "/v2/models/resnet/generate_stream"}
+    assert json.loads(a.requests[-1].body) == infer             # what it asks for is the engine's to read
+    assert weir.http("POST", "/v2/models/b%20t/infer", infer).status == 200
+    assert [r.path for r in b.requests] == ["/v2/models/bert/infer"]
+    assert weir.http("POST", "/v2/models/none/infer", infer).error() == (404, "model_not_found")
+    assert weir.http("GET", "/v2/repository/index").error() == (404, "route_not_found")    # control paths stay closed
+
+
+def test_tensorflow_serving_is_told_by_its_series_and_asked_for_its_model(gateway):
+    engine = d.tfserving("half")
+    weir = gateway(engine, endpoints=[{"url": engine.url, "models": ["half"]}])
+    wait_until(lambda: weir.http("POST", "/v1/models/half:predict", {"instances": [1]}).status == 200, "an answer")
+    wait_until(lambda: engine.asked("/v1/models/half") > 1, "the state of its model to be its health")
+    wait_gauge(weir, "weir_endpoint_up", engine, 1)
+    assert weir.http("POST", "/v1/models/half/versions/1:predict", {"instances": [1]}).status == 200
+    assert weir.http("POST", "/v1/models/half/labels/stable:predict", {"instances": [1]}).status == 200
+    assert weir.http("POST", "/v1/models/other:predict", {"instances": [1]}).error() == (404, "model_not_found")
+    assert engine.requests[-1].path == "/v1/models/half/labels/stable:predict"
+
+
+@pytest.mark.parametrize("state, up", [("LOADING", 0), ("START", 0), ("END", 0), ("UNLOADING", 0), ("AVAILABLE", 1)])
+def test_the_states_of_tensorflow_serving(gateway, state, up):
+    engine = d.tfserving("half", state=state)
+    weir = gateway(engine, endpoints=[{"url": engine.url, "models": ["half"], "engine": "tfserving"}])
+    wait_until(lambda: engine.asked("/v1/models/half") > 5, "five checks")
+    status = weir.http("POST", "/v1/models/half:predict", {"instances": [1]}).status
+    assert status == (200 if up else 503)
+
+
+# ---- Stable Diffusion ----
+
+def test_stable_diffusion_gets_one_job_at_a_time(gateway):
+    """Two images asked for at once: the second waits in Weir, where it can still go elsewhere. Its memory is read."""
+    release = threading.Event()
+
+    def paint(conn, request):
+        assert release.wait(60)
+        conn.respond(200, {"images": ["aGk="], "parameters": {}, "info": "{}"})
+    engine = d.sdwebui(behaviour=paint)
+    weir = gateway(engine)
+    wait_models(weir, "v1-5-pruned")
+    wait_gauge(weir, "weir_endpoint_up", engine, 1)
+    wait_until(lambda: engine.asked("/sdapi/v1/memory") > 1, "its memory to be asked for")
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(paint_one(weir))) for _ in range(2)]
+    for t in threads:
+        t.start()
+    engine.wait_hits(1)
+    wait_until(lambda: weir.metrics().sum("weir_queue_length") == 1, "the second to wait")
+    assert engine.hits() == 1
+    release.set()
+    for t in threads:
+        t.join(60)
+    assert answers == [200, 200] and engine.peak == 1
+
+
+def paint_one(weir):
+    http = Http(weir.data)
+    try:
+        return http("POST", "/sdapi/v1/txt2img", {"prompt": "a cat", "steps": 20}).status
+    finally:
+        http.close()

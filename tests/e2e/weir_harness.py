@@ -697,7 +697,9 @@ class FakeUpstream:
     def _probe(self, conn, request):
         path = request.path.split("?")[0]
         if path not in ("/health", "/healthz", "/v1/models", "/metrics", "/", "/ping", "/version", "/get_model_info",
-                        "/v2/health/ready", "/load", "/v2", "/info", "/api/version", "/api/tags", "/slots"):
+                        "/v2/health/ready", "/load", "/v2", "/info", "/api/version", "/api/tags", "/slots",
+                        "/prometheus/metrics", "/monitoring/prometheus/metrics", "/sdapi/v1/progress",
+                        "/worker_get_status"):
             return False
         with self.lock:
             self.probes.append(request)

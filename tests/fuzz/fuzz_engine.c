@@ -53,6 +53,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         if (a->slots && a->slots(text, &m))
             check_numbers(&m);
+        m = (struct engine_metrics){.newest_lora = -1};
+        if (a->memory && a->memory(text, &m)) {
+            FUZZ_CHECK(m.v[NUMBER_MEMORY_FREE] <= m.v[NUMBER_MEMORY_TOTAL]);
+            check_numbers(&m);
+        }
+        if (a->healthy)
+            (void)a->healthy(text);
         if (a->is_it)
             (void)a->is_it(text);
         FUZZ_CHECK(engine_fault_by(a->faults, 200, text) == ENGINE_FAULT_NONE);

@@ -371,6 +371,27 @@ uint32_t control_current_requests(void *ctx, struct slice host, uint16_t port)
     return fleet_inflight(c->fleet, host, port);
 }
 
+void control_endpoints(void *ctx,
+                       enum engine_kind kind,
+                       void (*one)(void *to, const struct endpoint *e),
+                       void *to)
+{
+    const struct control *c = ctx;
+
+    for (uint32_t i = 0; c->snapshot && i < c->snapshot->n_members; i++)
+        if (c->snapshot->members[i].endpoint->engine == kind)
+            one(to, c->snapshot->members[i].endpoint);
+}
+
+bool control_data_address(void *ctx, struct net_addr *out)
+{
+    const struct control *c = ctx;
+
+    if (c->n_own)
+        *out = c->own[0];
+    return c->n_own > 0;
+}
+
 static struct health_rules health_rules(const struct conf *conf)
 {
     return (struct health_rules){.down_after = conf->health.down_after,

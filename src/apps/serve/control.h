@@ -101,5 +101,12 @@ void control_fini(struct control *c);
 
 /** Live count of requests at an address, for the registry's lists. @param ctx a struct control. */
 uint32_t control_current_requests(void *ctx, struct slice host, uint16_t port);
+/** Endpoints of a kind in the newest snapshot, for the registry. @param ctx a struct control. */
+void control_endpoints(void *ctx,
+                       enum engine_kind kind,
+                       void (*one)(void *to, const struct endpoint *e),
+                       void *to);
+/** The first data listener, for the registry. @param ctx a struct control. */
+bool control_data_address(void *ctx, struct net_addr *out);
 
 #endif /* WEIR_APPS_SERVE_CONTROL_H */

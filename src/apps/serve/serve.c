@@ -197,6 +197,8 @@ static int start_registry(struct serve *s, struct net_addr *bound)
                                  .sink = s->control.sink,
                                  .source = s->control.source_registry,
                                  .current_requests = control_current_requests,
+                                 .endpoints = control_endpoints,
+                                 .data_address = control_data_address,
                                  .ctx = &s->control,
                                  .instances_max = INSTANCES_MAX};
 

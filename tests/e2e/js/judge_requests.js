@@ -15,7 +15,9 @@ const { Duplex } = require("stream");
 const LANES = 24;
 const QUIET_MS = 25; // after so long without a byte the client has nothing more to say; decides coverage, no verdict
 const PROBES = new Set(["/health", "/healthz", "/v1/models", "/metrics", "/", "/ping", "/version", "/get_model_info",
-  "/v2/health/ready", "/load", "/v2", "/info", "/api/version", "/api/tags", "/slots"]);
+  "/v2/health/ready", "/load", "/v2", "/info", "/api/version", "/api/tags", "/slots",
+  "/sdapi/v1/progress?skip_current_image=true", "/prometheus/metrics", "/monitoring/prometheus/metrics",
+  "/worker_get_status"]);
 const options = { maxHeaderSize: 1 << 20, keepAliveTimeout: 0, requestTimeout: 0, headersTimeout: 0 };
 const records = [];
 

@@ -57,9 +57,15 @@ static void the_default_route_is_queued_work_for_all_paths(void **state)
     const struct conf *c = expect_conf(&l, "---\n# nothing\n")->conf;
     struct policy usual;
 
-    assert_int_equal(c->routing.n_routes, 1);
+    static const char *const paths[] = {"/v1/**",           "/v2/models/**",  "/worker_**",
+                                        "/count_token",     "/model_details", "/sdapi/v1/txt2img",
+                                        "/sdapi/v1/img2img"};
+    assert_int_equal(c->routing.n_routes, ARRAY_LEN(paths));
+    for (uint32_t i = 0; i < ARRAY_LEN(paths); i++) {
+        assert_true(slice_eq(c->routing.routes[i].path, slice_str(paths[i])));
+        assert_ptr_equal(c->routing.routes[i].policy, &c->policies[0]);
+    }
     const struct route *r = &c->routing.routes[0];
-    assert_true(slice_eq(r->path, SLICE("/v1/**")));
     assert_int_equal(sched_policy_named(SLICE("queued_work"), &usual), 0);
     usual.panic_percent = 50;
     usual.slow_start_ns = 30 * NS_PER_S;
@@ -175,11 +181,12 @@ static void every_engine_word_is_its_kind(void **state)
     static const struct {
         const char *word;
         enum engine_kind kind;
-    } engines[] = {{"unknown", ENGINE_UNKNOWN},  {"vllm", ENGINE_VLLM},
-                   {"sglang", ENGINE_SGLANG},    {"tgi", ENGINE_TGI},
-                   {"tei", ENGINE_TEI},          {"llamacpp", ENGINE_LLAMACPP},
-                   {"triton", ENGINE_TRITON},    {"ollama", ENGINE_OLLAMA},
-                   {"weir", ENGINE_WEIR_WORKER}, {"generic", ENGINE_GENERIC}};
+    } engines[] = {
+        {"unknown", ENGINE_UNKNOWN}, {"vllm", ENGINE_VLLM},         {"sglang", ENGINE_SGLANG},
+        {"tgi", ENGINE_TGI},         {"tei", ENGINE_TEI},           {"llamacpp", ENGINE_LLAMACPP},
+        {"triton", ENGINE_TRITON},   {"ollama", ENGINE_OLLAMA},     {"weir", ENGINE_WEIR_WORKER},
+        {"trtllm", ENGINE_TRTLLM},   {"fastchat", ENGINE_FASTCHAT}, {"tfserving", ENGINE_TFSERVING},
+        {"sdwebui", ENGINE_SDWEBUI}, {"oip", ENGINE_OIP},           {"generic", ENGINE_GENERIC}};
     for (size_t i = 0; i < ARRAY_LEN(engines); i++) {
         struct loaded l;
         char text[256] = "discovery: [{type: static, endpoints: [{url: 'http://h:1', engine: ";

@@ -107,6 +107,63 @@ static void every_kind_has_an_adapter(void **state)
     assert_ptr_equal(engine_adapter_of(ENGINE_UNKNOWN), &engine_generic);
 }
 
+static void numbers_that_stand_in_json(void **state)
+{
+    (void)state;
+    static const char status[] = "{\"model_names\":[\"m\"],\"speed\":1,\"queue_length\":3}";
+    static const char busy[] =
+        "{\"progress\":0.4,\"eta_relative\":6.2,\"state\":{\"job_count\":2}}";
+    static const char idle[] = "{\"progress\":0,\"eta_relative\":0,\"state\":{\"job_count\":0}}";
+    static const char memory[] =
+        "{\"ram\":{\"free\":1,\"total\":2},\"cuda\":{\"system\":{\"free\":100,"
+        "\"used\":200,\"total\":300},\"events\":{\"oom\":0}}}";
+    struct engine_metrics m;
+    struct sample s;
+    double ratio;
+
+    assert_true(engine_fastchat.slots(slice_str(status), &m));
+    assert_true(m.v[NUMBER_RUNNING] == 3);
+    assert_false(engine_fastchat.slots(SLICE("{\"queue_length\":\"x\"}"), &m));
+    assert_true(engine_fastchat.is_it(slice_str(status)));
+    assert_false(engine_fastchat.is_it(SLICE("{\"queue_length\":3}")));
+    assert_true(engine_sdwebui.slots(slice_str(idle), &m));
+    assert_true(m.v[NUMBER_RUNNING] == 0);
+    assert_true(engine_sdwebui.slots(slice_str(busy), &m));
+    assert_true(m.v[NUMBER_RUNNING] == 1);
+    assert_true(engine_sdwebui.memory(slice_str(memory), &m));
+    engine_metrics_sample(&m, NULL, 0, &s, &ratio);
+    assert_int_equal(s.known,
+                     1U << SAMPLE_RUNNING | 1U << SAMPLE_MEMORY_FREE | 1U << SAMPLE_MEMORY_TOTAL);
+    assert_int_equal(s.memory_free_bytes, 100);
+    assert_int_equal(s.memory_total_bytes, 300);
+    assert_false(engine_sdwebui.memory(SLICE("{\"cuda\":{\"error\":\"no\"}}"), &m));
+    assert_false(engine_sdwebui.memory(SLICE("\"cuda\""), &m));
+    assert_false(engine_sdwebui.memory(SLICE(""), &m));
+}
+
+static void states_of_tensorflow_serving(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        enum engine_fault means;
+    } cases[] = {
+        {"{\"model_version_status\":[{\"version\":\"1\",\"state\":\"AVAILABLE\"}]}",
+         ENGINE_FAULT_NONE},
+        {"{\"model_version_status\":[{\"state\":\"END\"},{\"state\":\"AVAILABLE\"}]}",
+         ENGINE_FAULT_NONE},
+        {"{\"model_version_status\":[{\"state\":\"START\"}]}", ENGINE_FAULT_LOADING},
+        {"{\"model_version_status\":[{\"state\":\"UNLOADING\"},{\"state\":\"LOADING\"}]}",
+         ENGINE_FAULT_LOADING},
+        {"{\"model_version_status\":[{\"state\":\"END\"}]}", ENGINE_FAULT_BROKEN},
+        {"{\"model_version_status\":[]}", ENGINE_FAULT_BROKEN},
+        {"no", ENGINE_FAULT_BROKEN},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_int_equal(engine_tfserving.healthy(slice_str(cases[i].body)), cases[i].means);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +171,8 @@ int main(void)
         cmocka_unit_test(known_by_a_page_of_its_own),
         cmocka_unit_test(what_errors_mean),
         cmocka_unit_test(every_kind_has_an_adapter),
+        cmocka_unit_test(numbers_that_stand_in_json),
+        cmocka_unit_test(states_of_tensorflow_serving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
