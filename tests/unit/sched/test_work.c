@@ -9,6 +9,15 @@
 #include "engine/profile.h"
 #include "fleet_rig.h"
 
+static struct sched_speed
+speed_now(const struct sched_rates *r, const struct sched_speed *prior, uint64_t now)
+{
+    struct sched_speed s;
+
+    sched_rates_read(r, prior, now, &s);
+    return s;
+}
+
 static const uint64_t blocks[8] = {11, 12, 13, 14, 15, 16, 17, 18};
 
 /* A stream of `prompt` tokens with an answer of about 100. */
@@ -78,11 +87,11 @@ static void prefill_rates_are_learned(void **state)
             if (!queued)
                 now += NS_PER_MS;
         }
-        struct sched_speed s = sched_rates_read(&r, &prior, now);
+        struct sched_speed s = speed_now(&r, &prior, now);
         assert_in_range(s.fixed_us, 4900, 5100);
         assert_in_range(s.prefill_ns, 19800, 20200);
         sched_rates_first_byte(&r, 1000, now, now + 2500 * NS_PER_MS, true);
-        s = sched_rates_read(&r, &prior, now);
+        s = speed_now(&r, &prior, now);
         assert_in_range(s.fixed_us + (uint64_t)s.prefill_ns * 1000 / 1000, 20000, 36000);
     }
 }
@@ -96,14 +105,14 @@ static void steps_and_services_are_learned(void **state)
 
     sched_rates_reset(&r, 1, &prior);
     for (int i = 0; i < 2000; i++) {
-        struct sched_speed s = sched_rates_read(&r, &prior, now);
+        struct sched_speed s = speed_now(&r, &prior, now);
         sched_rates_answer(&r, 100, 100 * 30 * NS_PER_MS, s.step_us + 2000);
     }
-    assert_in_range(sched_rates_read(&r, &prior, now).step_us, 27500, 28500);
+    assert_in_range(speed_now(&r, &prior, now).step_us, 27500, 28500);
     /* Jobs one after another, all sent at once: each took 40 ms, not the time since it was sent. */
     for (int i = 1; i <= 100; i++)
         sched_rates_service(&r, now, now + (uint64_t)i * 40 * NS_PER_MS);
-    assert_in_range(sched_rates_read(&r, &prior, now).service_us, 39900, 40100);
+    assert_in_range(speed_now(&r, &prior, now).service_us, 39900, 40100);
 }
 
 /* An endpoint that looked slow is tried again: what was learned fades while it is not used. */
@@ -119,8 +128,8 @@ static void what_looks_slow_and_is_not_used_fades(void **state)
         now += 3 * NS_PER_S;
         sched_rates_first_byte(&r, 1000, now - 2 * NS_PER_S, now, true);
     }
-    struct sched_speed then = sched_rates_read(&r, &prior, now);
-    struct sched_speed later = sched_rates_read(&r, &prior, now + 3000 * NS_PER_S);
+    struct sched_speed then = speed_now(&r, &prior, now);
+    struct sched_speed later = speed_now(&r, &prior, now + 3000 * NS_PER_S);
     uint64_t before = then.fixed_us + then.prefill_ns;
     uint64_t after = later.fixed_us + later.prefill_ns;
     uint64_t usual = prior.fixed_us + prior.prefill_ns;
@@ -137,13 +146,13 @@ static void trust_in_hits_follows_the_engines_word(void **state)
     sched_rates_reset(&r, 1, &prior);
     for (int i = 0; i < 200; i++)
         sched_rates_cached(&r, 1000, 0);
-    assert_int_equal(sched_rates_read(&r, &prior, 0).trust, 0);
+    assert_int_equal(speed_now(&r, &prior, 0).trust, 0);
     for (int i = 0; i < 200; i++)
         sched_rates_cached(&r, 1000, 500);
-    assert_int_equal(sched_rates_read(&r, &prior, 0).trust, SCHED_TRUST_FULL / 2);
+    assert_int_equal(speed_now(&r, &prior, 0).trust, SCHED_TRUST_FULL / 2);
     for (int i = 0; i < 400; i++)
         sched_rates_cached(&r, 1000, 4000);
-    assert_int_equal(sched_rates_read(&r, &prior, 0).trust, SCHED_TRUST_FULL);
+    assert_int_equal(speed_now(&r, &prior, 0).trust, SCHED_TRUST_FULL);
 }
 
 /* Lengths uniform in 1 .. 1,000: mean and median about 500, nine in ten below 900. Another tenant's are its own. */
@@ -486,7 +495,7 @@ static void *learn_all(void *arg)
         sched_rates_answer(rates, 100, NS_PER_S, 9000);
         sched_rates_service(rates, now, now + NS_PER_MS);
         sched_rates_cached(rates, 10, i % 20);
-        if (sched_rates_read(rates, &prior, now).trust > SCHED_TRUST_FULL)
+        if (speed_now(rates, &prior, now).trust > SCHED_TRUST_FULL)
             abort();
         sched_lengths_learn(l->lengths, &f, &u);
         sched_lore_prepare(l, &f);
