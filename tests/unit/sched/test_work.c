@@ -246,6 +246,38 @@ static void work_is_spread_by_seconds(void **state)
     rig_close(&r);
 }
 
+/* The index knows of a request from when it is noted, once for each reservation. */
+static void blocks_are_noted_when_it_is_sent(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct reservation x = {0};
+    struct sched_prefix_ask ask = {0, 0, 0};
+
+    rig_open(&r, "queued_work");
+    rig_add(&r, 1, "");
+    rig_refresh(&r);
+    ask_for(&r, 8 * 512);
+    r.f.blocks = blocks;
+    r.f.n_blocks = ARRAY_LEN(blocks);
+    assert_int_equal(
+        sched_pool_admit(r.pool, &r.f, NULL, r.now, 1, &r.scratch, &x, &r.chosen, &r.d), 0);
+    ask.slot = x.cell->slot;
+    ask.generation = x.cell->generation;
+    sched_prefix_hits(&r.lore->prefix, blocks, ARRAY_LEN(blocks), &ask, 1);
+    assert_int_equal(ask.hits, 0);
+    sched_work_note(r.lore, &x, &r.f);
+    sched_prefix_hits(&r.lore->prefix, blocks, ARRAY_LEN(blocks), &ask, 1);
+    assert_int_equal(ask.hits, ARRAY_LEN(blocks));
+    unsigned clock = atomic_load(&r.lore->prefix.clock);
+    sched_work_note(r.lore, &x, &r.f);
+    assert_int_equal(atomic_load(&r.lore->prefix.clock), clock);
+    rig_end(&x);
+    sched_work_note(r.lore, &x, &r.f); /* there is none any more */
+    assert_int_equal(atomic_load(&r.lore->prefix.clock), clock);
+    rig_close(&r);
+}
+
 /* A prefix is sought where it was sent, while the wait there costs less than computing it again. */
 static void a_prefix_draws_as_far_as_it_saves_time(void **state)
 {
@@ -539,6 +571,7 @@ int main(void)
         cmocka_unit_test(lengths_are_learned_as_quantiles),
         cmocka_unit_test(bytes_per_token_are_learned),
         cmocka_unit_test(work_is_spread_by_seconds),
+        cmocka_unit_test(blocks_are_noted_when_it_is_sent),
         cmocka_unit_test(a_prefix_draws_as_far_as_it_saves_time),
         cmocka_unit_test(a_session_stays_until_it_is_clearly_worse),
         cmocka_unit_test(equals_take_turns),
