@@ -147,8 +147,11 @@ static inline void rig_refresh(struct rig *r)
 
 static inline int rig_admit(struct rig *r, struct reservation *res)
 {
-    return sched_pool_admit(r->pool, &r->f, NULL, r->now, r->seed++, &r->scratch, res, &r->chosen,
-                            &r->d);
+    int rc = sched_pool_admit(r->pool, &r->f, NULL, r->now, r->seed++, &r->scratch, res, &r->chosen,
+                              &r->d);
+    if (rc == 0)
+        sched_work_note(r->lore, res, &r->f);
+    return rc;
 }
 
 static inline void rig_end(struct reservation *res)

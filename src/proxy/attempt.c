@@ -67,6 +67,7 @@ void attempt_start(struct exchange *x)
         }
         return;
     }
+    sched_work_note(x->lane->proxy->lore, &x->reservation, &x->f);
     if (!x->fresh_only && upstream_take(x)) {
         exchange_send(x);
         return;

@@ -32,6 +32,8 @@ struct reservation {
     uint32_t computed; /**< prompt tokens to compute */
     uint32_t hits;     /**< prompt tokens expected in the cache, trust left out */
     uint32_t expected_step_us;
+    uint32_t cache_blocks; /**< prefix blocks that its endpoint can keep; 0 = not known */
+    bool unnoted;          /**< the prefix index does not know of it yet */
 };
 
 /**

@@ -58,6 +58,8 @@ struct sched_cost {
 
 static inline bool sched_cost_less(struct sched_cost a, struct sched_cost b)
 {
+    if (a.den == b.den)
+        return a.num < b.num;
     return (unsigned __int128)a.num * b.den < (unsigned __int128)b.num * a.den;
 }
 

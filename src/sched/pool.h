@@ -87,6 +87,7 @@ bool sched_pool_has(const struct sched_pool *p, uint32_t slot, uint32_t generati
  * @param d out: chosen endpoint's row is resolved to `chosen`; or the rejection.
  * @param chosen out: the endpoint and cell reserved. Valid until the next refresh; copy what is kept.
  * @return 0 = reserved; WEIR_E_AGAIN = all that fit are full (enqueue or refuse); WEIR_E_NOTFOUND = rejected, see d->rejection.
+ * Who sends it then tells the prefix index, out of the lock: sched_work_note(). The same after sched_pool_offer().
  */
 int sched_pool_admit(struct sched_pool *p,
                      const struct features *f,

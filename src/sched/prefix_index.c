@@ -29,14 +29,19 @@ struct sched_prefix_set {
 _Static_assert(sizeof(struct sched_prefix_set) == PREFIX_SET_BYTES, "as the header says");
 
 /* How full the cache of one endpoint is. Readings run from 1 to 65,535; 0 is "never". */
-struct sched_prefix_slot {
+struct slot {
     atomic_uint lock;
-    atomic_uint generation;
-    atomic_uint
-        reading; /* low half: the clock; high half: readings before it that are still in the cache */
     uint32_t held;    /* blocks in the cache; this and the rest under the lock */
     uint32_t touched; /* in the present reading */
     uint32_t count[PREFIX_RING];
+};
+
+/* What a look reads of the slots of a group stands together. */
+struct sched_prefix_page {
+    atomic_uint generation[PREFIX_GROUP];
+    /* low half: the clock; high half: readings before it that are still in the cache */
+    atomic_uint reading[PREFIX_GROUP];
+    struct slot slots[PREFIX_GROUP];
 };
 
 void sched_prefix_init(struct sched_prefix *x, const struct mem *mem, void *zeroed, size_t bytes)
@@ -59,16 +64,16 @@ void sched_prefix_expect(struct sched_prefix *x, uint32_t slot)
 {
     if (slot >= PREFIX_SLOTS_MAX || x->n_sets == 0)
         return;
-    struct sched_prefix_slot *_Atomic *at = &x->pages[slot / PREFIX_GROUP];
-    struct sched_prefix_slot *none = NULL;
+    struct sched_prefix_page *_Atomic *at = &x->pages[slot / PREFIX_GROUP];
+    struct sched_prefix_page *none = NULL;
     if (RELAXED(*at))
         return;
-    struct sched_prefix_slot *page = mem_array(x->mem, PREFIX_GROUP, sizeof(*page));
+    struct sched_prefix_page *page = mem_zalloc(x->mem, sizeof(*page));
     if (page && !atomic_compare_exchange_strong(at, &none, page))
         mem_free(x->mem, page);
 }
 
-static struct sched_prefix_slot *page_of(const struct sched_prefix *x, uint32_t group)
+static struct sched_prefix_page *page_of(const struct sched_prefix *x, uint32_t group)
 {
     return group < ARRAY_LEN(x->pages)
                ? atomic_load_explicit(&x->pages[group], memory_order_acquire)
@@ -81,15 +86,18 @@ struct where {
     uint32_t tag;
 };
 
+/* The groups of one block stand one behind the other: who asks for all of them walks through memory. */
 static inline struct where where(const struct sched_prefix *x, uint64_t block, uint32_t group)
 {
-    uint64_t h = (block + group) * UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t h = block * UINT64_C(0x9E3779B97F4A7C15);
 
     h ^= h >> 32;
     h *= UINT64_C(0xD6E8FEB86659FD93);
-    uint32_t tag = (uint32_t)h;
-    return (struct where){&x->sets[(uint64_t)(uint32_t)(h >> 32) * x->n_sets >> 32],
-                          tag < TAG_FIRST ? tag + TAG_FIRST : tag};
+    uint64_t at = ((uint64_t)(uint32_t)(h >> 32) * x->n_sets >> 32) + group;
+    if (at >= x->n_sets)
+        at %= x->n_sets;
+    uint32_t tag = (uint32_t)h ^ group * UINT32_C(0x9E3779B1);
+    return (struct where){&x->sets[at], tag < TAG_FIRST ? tag + TAG_FIRST : tag};
 }
 
 static inline int way_of(const struct where *w)
@@ -100,31 +108,55 @@ static inline int way_of(const struct where *w)
     return -1;
 }
 
+/* Eight stamps at a time, in the compiler's own vectors: no intrinsics of one machine. */
+enum { LANES = 8, VECTORS = PREFIX_GROUP / LANES };
+typedef uint16_t lanes __attribute__((vector_size(2 * LANES)));
+typedef uint64_t pair __attribute__((vector_size(2 * LANES)));
+_Static_assert(VECTORS == 3, "as holders() puts them together");
+
 /* The clocks of one group, as plain numbers. */
 struct clocks {
-    uint16_t now[PREFIX_GROUP];
-    uint16_t span[PREFIX_GROUP];
+    union {
+        uint16_t now[PREFIX_GROUP];
+        lanes nows[VECTORS];
+    };
+    union {
+        uint16_t span[PREFIX_GROUP];
+        lanes spans[VECTORS];
+    };
     uint32_t known; /* bit per slot whose generation is asked for */
 };
+
+/* All ones where the stamp is of a reading that is still in the cache. */
+static inline lanes held(const atomic_ullong *stamps, lanes now, lanes span)
+{
+    lanes s = (lanes)(pair){RELAXED(stamps[0]), RELAXED(stamps[1])};
+
+    return (lanes)(s != 0) & (lanes)((now - s) <= span);
+}
 
 /* Which slots of the group hold the block. */
 static uint32_t
 holders(const struct sched_prefix *x, uint64_t block, uint32_t group, const struct clocks *c)
 {
+    static const lanes FIRST = {1, 2, 4, 8, 16, 32, 64, 128};
     struct where w = where(x, block, group);
-    uint16_t stamps[PREFIX_GROUP];
-    uint32_t mask = 0;
-
     int way = way_of(&w);
+
     if (way < 0)
         return 0;
-    for (uint32_t k = 0; k < WORDS; k++) {
-        uint64_t word = RELAXED(w.set->stamps[way][k]);
-        memcpy(&stamps[k * 4], &word, sizeof(word));
-    }
-    for (uint32_t i = 0; i < PREFIX_GROUP; i++)
-        mask |= (uint32_t)(stamps[i] != 0 && (uint16_t)(c->now[i] - stamps[i]) <= c->span[i]) << i;
-    return mask & c->known;
+    const atomic_ullong *stamps = w.set->stamps[way];
+    pair low = (pair)((held(stamps, c->nows[0], c->spans[0]) & FIRST) |
+                      (held(stamps + 2, c->nows[1], c->spans[1]) & FIRST << 8));
+    pair high = (pair)(held(stamps + 4, c->nows[2], c->spans[2]) & FIRST);
+    /* Each lane has its own bit: what is left is to put the lanes on top of each other. */
+    uint64_t bits = low[0] | low[1];
+    uint64_t more = high[0] | high[1];
+    bits |= bits >> 32;
+    more |= more >> 32;
+    bits |= bits >> 16;
+    more |= more >> 16;
+    return ((uint32_t)(bits & 0xffff) | (uint32_t)(more & 0xffff) << 16) & c->known;
 }
 
 /* What is still to be told apart: slots that hold the first `low` blocks, and not more than `high`. */
@@ -158,12 +190,15 @@ static uint32_t resolve(const struct sched_prefix *x,
             shallowest = MIN(shallowest, r.low);
             continue;
         }
-        /* Neighbours often share just the same: where the last group ended is looked at first, and the next. */
+        /* Neighbours often share just the same: where the last group ended is looked at first, and the next. Who has
+         * more than they, has all of it as often as not. */
         uint32_t mid = r.low + (r.high - r.low + 1) / 2;
         if (r.low < guess && guess <= r.high)
             mid = guess;
         else if (r.low == guess && guess < r.high)
             mid = guess + 1;
+        else if (r.low > guess && r.high == n_blocks)
+            mid = n_blocks;
         uint32_t have = holders(x, blocks[mid - 1], group, c) & r.slots;
         BUG_ON(n + 2 > DEPTH);
         if (r.slots & ~have)
@@ -174,44 +209,65 @@ static uint32_t resolve(const struct sched_prefix *x,
     return first ? shallowest : guess;
 }
 
+/* Most groups look at the same three blocks; their places are far apart in memory. */
+static void ahead(const struct sched_prefix *x,
+                  const uint64_t *blocks,
+                  uint32_t n_blocks,
+                  uint32_t group,
+                  uint32_t guess)
+{
+    enum { NEAR = 2, FAR = 4 };
+
+    __builtin_prefetch(where(x, blocks[0], group + NEAR).set);
+    if (guess > 1)
+        __builtin_prefetch(where(x, blocks[guess - 1], group + NEAR).set);
+    if (guess < n_blocks)
+        __builtin_prefetch(where(x, blocks[guess], group + FAR).set);
+    const struct sched_prefix_page *page = page_of(x, group + NEAR);
+    if (page) {
+        __builtin_prefetch(page->generation);
+        __builtin_prefetch(page->reading);
+    }
+}
+
 void sched_prefix_hits(const struct sched_prefix *x,
                        const uint64_t *blocks,
                        uint32_t n_blocks,
                        struct sched_prefix_ask *ask,
                        uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
-        ask[i].hits = 0;
-    if (n_blocks == 0 || x->n_sets == 0)
+    if (n_blocks == 0 || x->n_sets == 0) {
+        for (uint32_t i = 0; i < n; i++)
+            ask[i].hits = 0;
         return;
+    }
     uint32_t guess = 0;
     for (uint32_t i = 0; i < n;) {
         uint32_t group = ask[i].slot / PREFIX_GROUP;
-        __builtin_prefetch(where(x, blocks[0], group + 1).set);
-        __builtin_prefetch(page_of(x, group + 1));
-        const struct sched_prefix_slot *page = page_of(x, group);
+        uint32_t base = group * PREFIX_GROUP;
+        const struct sched_prefix_page *page = page_of(x, group);
         struct clocks c = {.known = 0};
         uint32_t hits[PREFIX_GROUP] = {0};
         uint32_t from = i;
 
-        for (; i < n && ask[i].slot / PREFIX_GROUP == group; i++) {
-            uint32_t k = ask[i].slot % PREFIX_GROUP;
-            if (!page || RELAXED(page[k].generation) != ask[i].generation)
+        ahead(x, blocks, n_blocks, group, guess);
+        for (; i < n && ask[i].slot - base < PREFIX_GROUP; i++) {
+            uint32_t k = ask[i].slot - base;
+            if (!page || RELAXED(page->generation[k]) != ask[i].generation)
                 continue;
-            uint32_t reading = RELAXED(page[k].reading);
+            uint32_t reading = RELAXED(page->reading[k]);
             c.now[k] = (uint16_t)reading;
             c.span[k] = (uint16_t)(reading >> 16);
             c.known |= UINT32_C(1) << k;
         }
-        if (!c.known)
-            continue;
-        guess = resolve(x, blocks, n_blocks, group, &c, guess, hits);
+        if (c.known)
+            guess = resolve(x, blocks, n_blocks, group, &c, guess, hits);
         for (uint32_t k = from; k < i; k++)
-            ask[k].hits = hits[ask[k].slot % PREFIX_GROUP];
+            ask[k].hits = hits[ask[k].slot - base];
     }
 }
 
-static bool lock(struct sched_prefix_slot *s)
+static bool lock(struct slot *s)
 {
     for (uint32_t i = 0; i < SPINS; i++)
         if (RELAXED(s->lock) == 0 &&
@@ -275,7 +331,7 @@ static uint16_t stamp(atomic_ullong *words, uint32_t k, uint16_t to)
 }
 
 /* The oldest reading leaves the cache. */
-static uint32_t drop_oldest(struct sched_prefix_slot *s, uint16_t now, uint32_t span)
+static uint32_t drop_oldest(struct slot *s, uint16_t now, uint32_t span)
 {
     uint32_t *count = &s->count[(uint16_t)(now - span) % PREFIX_RING];
 
@@ -284,7 +340,7 @@ static uint32_t drop_oldest(struct sched_prefix_slot *s, uint16_t now, uint32_t 
     return span - 1;
 }
 
-static void tick(struct sched_prefix_slot *s, uint16_t *now, uint32_t *span)
+static void tick(struct slot *s, uint16_t *now, uint32_t *span)
 {
     if (*span == PREFIX_RING - 1)
         *span = drop_oldest(s, *now, *span);
@@ -331,18 +387,18 @@ void sched_prefix_note(struct sched_prefix *x,
 {
     uint32_t group = slot / PREFIX_GROUP;
     uint32_t k = slot % PREFIX_GROUP;
-    struct sched_prefix_slot *page = slot < PREFIX_SLOTS_MAX ? page_of(x, group) : NULL;
+    struct sched_prefix_page *page = slot < PREFIX_SLOTS_MAX ? page_of(x, group) : NULL;
 
-    if (!page || n_blocks == 0 || x->n_sets == 0 || !lock(&page[k]))
+    if (!page || n_blocks == 0 || x->n_sets == 0 || !lock(&page->slots[k]))
         return;
-    struct sched_prefix_slot *s = &page[k];
+    struct slot *s = &page->slots[k];
     uint32_t cap = cache_blocks ? cache_blocks : PREFIX_CACHE_UNKNOWN;
     uint32_t part = cap / PREFIX_PARTS ? cap / PREFIX_PARTS : 1;
     uint32_t now_all = ADD(x->clock, 1) + 1;
-    uint16_t now = (uint16_t)RELAXED(s->reading);
-    uint32_t span = RELAXED(s->reading) >> 16;
+    uint16_t now = (uint16_t)RELAXED(page->reading[k]);
+    uint32_t span = RELAXED(page->reading[k]) >> 16;
 
-    if (RELAXED(s->generation) != generation || now == 0) {
+    if (RELAXED(page->generation[k]) != generation || now == 0) {
         /* All that was stamped before is older than the span. */
         now = now == UINT16_MAX || now == 0 ? 1 : (uint16_t)(now + 1);
         span = s->held = s->touched = 0;
@@ -369,7 +425,7 @@ void sched_prefix_note(struct sched_prefix *x,
     }
     while (s->held > cap && span > 0)
         span = drop_oldest(s, now, span);
-    SET(s->reading, now | span << 16);
-    SET(s->generation, generation);
+    SET(page->reading[k], now | span << 16);
+    SET(page->generation[k], generation);
     atomic_store_explicit(&s->lock, 0, memory_order_release);
 }

@@ -30,14 +30,14 @@ enum {
 };
 
 struct sched_prefix_set;
-struct sched_prefix_slot;
+struct sched_prefix_page;
 
 /** Fill by sched_prefix_init(). Any thread may use it. */
 struct sched_prefix {
     const struct mem *mem;
     struct sched_prefix_set *sets; /**< borrowed */
     uint32_t n_sets;
-    struct sched_prefix_slot
+    struct sched_prefix_page
         *_Atomic pages[PREFIX_SLOTS_MAX / PREFIX_GROUP + 1]; /**< one a group */
     atomic_uint clock;                                       /**< of all */
 };

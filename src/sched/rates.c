@@ -100,31 +100,37 @@ static uint32_t decayed(uint32_t peak, uint64_t at_ns, uint64_t now_ns)
 }
 
 /* What keeps an endpoint from being used fades while it is not used: it would never be corrected else. */
-static uint32_t fading(uint32_t learned, uint32_t prior, uint64_t age_ns)
+static inline uint32_t fading(uint32_t learned, uint32_t prior, uint64_t age_ns)
 {
     uint64_t whole = FADE_S * 1000;
 
-    if (learned <= prior || age_ns < NS_PER_S)
+    if (learned <= prior)
         return learned;
     uint64_t age_ms = MIN(age_ns / NS_PER_MS, UINT64_C(1) << 40);
     return prior + (uint32_t)((learned - prior) * whole / (whole + age_ms));
 }
 
-struct sched_speed
-sched_rates_read(const struct sched_rates *r, const struct sched_speed *prior, uint64_t now_ns)
+void sched_rates_read(const struct sched_rates *r,
+                      const struct sched_speed *prior,
+                      uint64_t now_ns,
+                      struct sched_speed *out)
 {
     uint64_t used = RELAXED(r->used_ns);
     uint64_t age = now_ns > used ? now_ns - used : 0;
+    bool fades = age >= NS_PER_S;
+    uint32_t fixed = RELAXED(r->fixed_us);
+    uint32_t prefill = RELAXED(r->prefill_ns);
+    uint32_t step = RELAXED(r->step_us);
+    uint32_t context = RELAXED(r->context_ps);
+    uint32_t peak = RELAXED(r->first_byte_us);
 
-    return (struct sched_speed){
-        .fixed_us = fading(RELAXED(r->fixed_us), prior->fixed_us, age),
-        .prefill_ns = fading(RELAXED(r->prefill_ns), prior->prefill_ns, age),
-        .step_us = fading(RELAXED(r->step_us), prior->step_us, age),
-        .context_ps = fading(RELAXED(r->context_ps), prior->context_ps, age),
-        .service_us = RELAXED(r->service_us),
-        .first_byte_us = decayed(RELAXED(r->first_byte_us), RELAXED(r->first_byte_at_ns), now_ns),
-        .trust = RELAXED(r->trust),
-    };
+    out->fixed_us = fades ? fading(fixed, prior->fixed_us, age) : fixed;
+    out->prefill_ns = fades ? fading(prefill, prior->prefill_ns, age) : prefill;
+    out->step_us = fades ? fading(step, prior->step_us, age) : step;
+    out->context_ps = fades ? fading(context, prior->context_ps, age) : context;
+    out->service_us = RELAXED(r->service_us);
+    out->first_byte_us = peak ? decayed(peak, RELAXED(r->first_byte_at_ns), now_ns) : 0;
+    out->trust = RELAXED(r->trust);
 }
 
 /* One answer moves a step by a factor of 2 at most, however it was held up. */

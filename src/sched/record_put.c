@@ -273,7 +273,8 @@ static void put_work(struct buf *out, const struct sched_record *r, uint32_t i)
 {
     const struct sched_record_row *k = &r->rows[i];
     const struct sched_work *w = &k->work;
-    struct sched_forecast s = sched_work_forecast(&r->features, &k->row, w);
+    struct sched_question q = sched_work_question(&r->features);
+    struct sched_forecast s = sched_work_forecast(&q, w);
     bool home = (w->flags & WORK_SESSION) != 0;
 
     put_real(out, "wait_seconds", (double)s.wait_us / 1e6, 6);

@@ -73,6 +73,7 @@ void sched_score_queued_work(const struct sched_view *v,
                              uint32_t n,
                              struct sched_cost *costs)
 {
+    struct sched_question q = sched_work_question(v->features);
     bool whole = one_piece(v->features);
     uint32_t mean = whole ? mean_util(v, fit, n) : 0;
 
@@ -81,7 +82,7 @@ void sched_score_queued_work(const struct sched_view *v,
     for (uint32_t i = 0; i < n; i++) {
         const struct sched_row *r = &v->rows[fit[i]];
         const struct sched_work *w = &v->work[fit[i]];
-        struct sched_forecast s = sched_work_forecast(v->features, r, w);
+        struct sched_forecast s = sched_work_forecast(&q, w);
         uint64_t others = s.prefill_us * w->decoding;
         uint64_t us = s.wait_us + s.prefill_us + (s.decode_us + others) / LATER;
         uint64_t mine = (uint64_t)w->recent_tokens * w->speed.prefill_ns / 1000;

@@ -11,12 +11,10 @@ enum {
     MEDIA_TOKENS = 1024, /* of an image or a piece of audio, whose bytes say nothing */
     BYTES_PER_TOKEN_Q8 = 4 << 8,
     LATE = 8, /* what is late is done at the earliest after this part of what still waits */
-    FOREIGN_TOKENS = 512, /* of a request that somebody else has waiting there */
 };
 
-#define RECENT_MS UINT64_C(300000)
-/* Times any rate it fits 64 bits, which divide fast. */
-#define TOKENS_MOST (UINT64_C(1) << 31)
+#define RECENT_MS   UINT64_C(300000)
+#define TOKENS_MOST SCHED_TOKENS_MOST
 
 static uint32_t u32(uint64_t v)
 {
@@ -38,69 +36,53 @@ static uint64_t prompt_of(const struct features *f)
 
 uint64_t sched_work_uncached(const struct features *f, const struct sched_work *w)
 {
-    uint64_t prompt = prompt_of(f);
-
-    /* An engine computes at least the last token anew. */
-    return prompt > w->hit_tokens ? prompt - w->hit_tokens : 1;
+    return sched_question_uncached(prompt_of(f), w);
 }
 
-static uint64_t step_us(const struct sched_work *w, uint64_t context)
+struct sched_question sched_work_question(const struct features *f)
 {
-    return w->speed.step_us + (uint64_t)w->speed.context_ps * MIN(context, TOKENS_MOST) / 1000000;
+    return (struct sched_question){
+        .prompt = prompt_of(f),
+        .output = MIN(f->expected_output, UINT32_C(1) << 24),
+        .by_tokens = by_tokens(f),
+    };
 }
 
-struct sched_forecast
-sched_work_forecast(const struct features *f, const struct sched_row *r, const struct sched_work *w)
-{
-    /* Of what others have waiting there nothing is known but how many. */
-    uint64_t foreign = w->speed.service_us ? w->speed.service_us
-                                           : w->speed.fixed_us + (uint64_t)w->speed.prefill_ns *
-                                                                     FOREIGN_TOKENS / 1000;
-    struct sched_forecast s = {.wait_us = w->backlog_us + w->foreign_waiting * foreign};
-
-    (void)r;
-    if (!by_tokens(f) && w->speed.service_us) {
-        s.prefill_us = w->speed.service_us;
-        return s;
-    }
-    s.prefill_us =
-        w->speed.fixed_us + (uint64_t)w->speed.prefill_ns * sched_work_uncached(f, w) / 1000;
-    if (by_tokens(f)) {
-        uint64_t output = MIN(f->expected_output, UINT32_C(1) << 24);
-        uint64_t context = w->context_tokens + prompt_of(f) + output / 2;
-        s.decode_us = output * step_us(w, context);
-    }
-    return s;
-}
-
-static struct sched_speed
-speed_of(const struct sched_candidate *c, enum sched_kind kind, uint64_t now_ns)
+static inline void speed_of(const struct sched_candidate *c,
+                            enum sched_kind kind,
+                            uint64_t now_ns,
+                            struct sched_speed *out)
 {
     const struct sched_rates *r = c->rates[kind];
 
     if (r && atomic_load_explicit(&r->key, memory_order_acquire) == c->rates_key[kind])
-        return sched_rates_read(r, &c->prior, now_ns);
-    return c->prior;
+        sched_rates_read(r, &c->prior, now_ns, out);
+    else
+        *out = c->prior;
 }
 
 /* Prompt tokens computed lately. Halved for each whole period, linear inside one: every machine computes the same. */
-static uint64_t recent(const struct cell *c, uint64_t now_ns)
+static inline uint64_t recent(const struct cell *c, uint64_t now_ns)
 {
     uint64_t at = RELAXED(c->recent_at_ns);
     uint64_t tokens = RELAXED(c->recent_tokens);
     uint64_t age_ms = now_ns > at ? (now_ns - at) / NS_PER_MS : 0;
-    uint64_t halves = age_ms / RECENT_MS;
 
-    if (halves >= 64)
-        return 0;
-    tokens = MIN(tokens >> halves, UINT64_C(1) << 40);
-    return tokens - tokens * (age_ms % RECENT_MS) / RECENT_MS / 2;
+    if (__builtin_expect(age_ms >= RECENT_MS, 0)) {
+        uint64_t halves = age_ms / RECENT_MS;
+        if (halves >= 64)
+            return 0;
+        tokens >>= halves;
+        age_ms %= RECENT_MS;
+    }
+    tokens = MIN(tokens, UINT64_C(1) << 40);
+    return tokens - tokens * age_ms / (RECENT_MS * 2);
 }
 
-static void fill(const struct sched_candidate *k,
-                 const struct sched_row *row,
-                 uint64_t now_ns,
-                 struct sched_work *w)
+static inline void fill(const struct sched_candidate *k,
+                        const struct sched_row *row,
+                        uint64_t now_ns,
+                        struct sched_work *w)
 {
     struct cell *c = k->cell;
     uint64_t until = RELAXED(c->work_until_ns);
@@ -114,9 +96,7 @@ static void fill(const struct sched_candidate *k,
     w->context_tokens = u32(RELAXED(c->context_tokens));
     w->reported_running = fresh ? RELAXED(c->reported_running) : 0;
     w->reported_waiting = fresh ? RELAXED(c->reported_waiting) : 0;
-    uint64_t backlog = until > now_ns ? (until - now_ns) / NS_PER_US : 0;
-    if (row->inflight == 0)
-        backlog = 0;
+    uint64_t backlog = until > now_ns && row->inflight ? (until - now_ns) / NS_PER_US : 0;
     backlog = MAX(backlog, RELAXED(c->await_us) / LATE);
     /* Of what others have there, some waits and the rest is in the batch. */
     uint64_t waits = MIN(foreign, (uint64_t)w->reported_waiting);
@@ -170,12 +150,13 @@ void sched_work_request(const struct sched_lore *l,
     for (uint32_t i = 0; i < n; i++) {
         if (i + 4 < n)
             __builtin_prefetch(c[i + 4].rates[kind]);
-        work[i].speed = speed_of(&c[i], kind, now_ns);
-        uint64_t hits = blocks ? ask[i].hits * per : 0;
-        work[i].hit_tokens =
-            u32(MIN(hits, f->prompt_tokens) * work[i].speed.trust / SCHED_TRUST_FULL);
+        speed_of(&c[i], kind, now_ns, &work[i].speed);
+        work[i].hit_tokens = 0;
         work[i].flags =
             home && c[i].slot == slot && c[i].generation == generation ? WORK_SESSION : 0;
+        if (blocks && ask[i].hits)
+            work[i].hit_tokens = u32(MIN(ask[i].hits * per, f->prompt_tokens) *
+                                     work[i].speed.trust / SCHED_TRUST_FULL);
     }
 }
 
@@ -202,7 +183,8 @@ void sched_work_begin(struct sched_lore *l,
 
     if (!w)
         return;
-    struct sched_forecast s = sched_work_forecast(f, row, w);
+    struct sched_question q = sched_work_question(f);
+    struct sched_forecast s = sched_work_forecast(&q, w);
     uint64_t computed = sched_work_uncached(f, w);
     r->by_tokens = by_tokens(f);
     r->streamed = f->stream && r->by_tokens;
@@ -215,7 +197,7 @@ void sched_work_begin(struct sched_lore *l,
     r->computed = u32(computed);
     r->hits = w->speed.trust ? u32((uint64_t)w->hit_tokens * SCHED_TRUST_FULL / w->speed.trust) : 0;
     r->context = r->by_tokens ? prompt_of(f) + f->expected_output / 2 : 0;
-    r->expected_step_us = u32(step_us(w, w->context_tokens + r->context));
+    r->expected_step_us = u32(sched_step_us(w, w->context_tokens + r->context));
     r->counted = true;
     /* What is in the cache need not be computed. */
     uint64_t less = MIN(r->prefill_tokens, (uint64_t)w->hit_tokens);
@@ -239,11 +221,20 @@ void sched_work_begin(struct sched_lore *l,
     push_back(cell, now_ns, r->own_us * NS_PER_US);
     if (!l)
         return;
-    if (f->n_blocks)
-        sched_prefix_note(&l->prefix, f->blocks, f->n_blocks, c->slot, c->generation,
-                          u32(row->total_tokens / block_tokens(f)));
+    r->unnoted = f->n_blocks > 0;
+    if (r->unnoted)
+        r->cache_blocks = u32(row->total_tokens / block_tokens(f));
     if (f->has_session && !(w->flags & WORK_SESSION))
         sched_lore_session_put(l, f->session, c->slot, c->generation);
+}
+
+void sched_work_note(struct sched_lore *l, struct reservation *r, const struct features *f)
+{
+    if (!l || !r->cell || !r->unnoted)
+        return;
+    r->unnoted = false;
+    sched_prefix_note(&l->prefix, f->blocks, f->n_blocks, r->cell->slot, r->cell->generation,
+                      r->cache_blocks);
 }
 
 void sched_work_sent(struct reservation *r, uint64_t now_ns)

@@ -6,6 +6,7 @@
 #ifndef WEIR_SCHED_WORK_H
 #define WEIR_SCHED_WORK_H
 
+#include "base/bug.h"
 #include "sched/ledger.h"
 #include "sched/lore.h"
 #include "sched/row.h"
@@ -37,9 +38,55 @@ struct sched_forecast {
     uint64_t prefill_us; /**< its own prompt, hits left out */
     uint64_t decode_us;  /**< its answer of the expected length */
 };
-struct sched_forecast sched_work_forecast(const struct features *f,
-                                          const struct sched_row *r,
-                                          const struct sched_work *w);
+
+/** What of a request matters to the time it takes, the same for every endpoint. */
+struct sched_question {
+    uint64_t prompt; /**< tokens, images and audio among them */
+    uint64_t output; /**< tokens expected */
+    bool by_tokens;  /**< its time depends on them */
+};
+struct sched_question sched_work_question(const struct features *f);
+
+enum { SCHED_FOREIGN_TOKENS = 512 /**< of a request that somebody else has waiting there */ };
+/** Times any rate it fits 64 bits, which divide fast. */
+#define SCHED_TOKENS_MOST (UINT64_C(1) << 31)
+
+static inline uint64_t sched_question_uncached(uint64_t prompt, const struct sched_work *w)
+{
+    /* An engine computes at least the last token anew. */
+    return prompt > w->hit_tokens ? prompt - w->hit_tokens : 1;
+}
+
+static inline uint64_t sched_step_us(const struct sched_work *w, uint64_t context)
+{
+    return w->speed.step_us +
+           (uint64_t)w->speed.context_ps * MIN(context, SCHED_TOKENS_MOST) / 1000000;
+}
+
+/** Here, because a pick asks for every endpoint. */
+static inline struct sched_forecast sched_work_forecast(const struct sched_question *q,
+                                                        const struct sched_work *w)
+{
+    struct sched_forecast s = {.wait_us = w->backlog_us};
+
+    if (w->foreign_waiting) {
+        /* Of what others have waiting there nothing is known but how many. */
+        uint64_t foreign =
+            w->speed.service_us
+                ? w->speed.service_us
+                : w->speed.fixed_us + (uint64_t)w->speed.prefill_ns * SCHED_FOREIGN_TOKENS / 1000;
+        s.wait_us += w->foreign_waiting * foreign;
+    }
+    if (!q->by_tokens && w->speed.service_us) {
+        s.prefill_us = w->speed.service_us;
+        return s;
+    }
+    s.prefill_us = w->speed.fixed_us +
+                   (uint64_t)w->speed.prefill_ns * sched_question_uncached(q->prompt, w) / 1000;
+    if (q->by_tokens)
+        s.decode_us = q->output * sched_step_us(w, w->context_tokens + q->prompt + q->output / 2);
+    return s;
+}
 
 /** Fill the part that is the same for every request. Cost: some cache lines a row. */
 void sched_work_fill(const struct sched_candidate *c,
@@ -60,8 +107,8 @@ void sched_work_request(const struct sched_lore *l,
                         struct sched_work *work);
 
 /**
- * The reservation just raised is for this request: count the work, note its blocks and session.
- * @param w as the pick saw it; NULL: the policy does not ask. Cost: one place of the index a block.
+ * The reservation just raised is for this request: count the work, note its session.
+ * @param w as the pick saw it; NULL: the policy does not ask.
  */
 void sched_work_begin(struct sched_lore *l,
                       struct reservation *r,
@@ -70,6 +117,13 @@ void sched_work_begin(struct sched_lore *l,
                       const struct sched_row *row,
                       const struct sched_work *w,
                       uint64_t now_ns);
+
+/**
+ * The blocks of this request are about to be where it is sent. Before it is sent, and after the pool's lock: it takes as
+ * long as the pick. Once for each reservation; harmless when repeated, or on an empty one. Cost: one place of the index a
+ * block.
+ */
+void sched_work_note(struct sched_lore *l, struct reservation *r, const struct features *f);
 
 /** The request went out whole: prefill is counted from here. */
 void sched_work_sent(struct reservation *r, uint64_t now_ns);

@@ -150,6 +150,7 @@ static void send(struct sim_world *w, struct sim_job *j, uint32_t slot)
     struct sim_outcome *o = &w->result->outcomes[j->index];
 
     BUG_ON(slot >= w->n_slots || !k);
+    sched_work_note(w->lore, &j->reservation, &j->features);
     des_cancel(&w->queue, &j->timeout);
     j->worker = k;
     o->worker = (uint16_t)(k - w->workers);

@@ -85,6 +85,7 @@ static void replay(struct sim_world *w, struct caches *c)
             o->worker = (uint16_t)(k - w->workers);
             o->cached_tokens = hits * ENGINE_BLOCK_TOKENS;
             o->end = SIM_OK;
+            sched_work_note(w->lore, &j->reservation, &j->features);
             sched_first_byte(&j->reservation);
             sched_cell_put(sched_release(&j->reservation));
         }

@@ -153,6 +153,21 @@ static void memory_is_bounded(void **state)
     close_world(&w);
 }
 
+/* High slots in a table smaller than their group's number: the places wrap round. */
+static void every_slot_in_a_small_table(void **state)
+{
+    (void)state;
+    struct world w;
+
+    open_world(&w, 64 * PREFIX_SET_BYTES);
+    for (uint32_t slot = PREFIX_SLOTS_MAX - 1; slot > PREFIX_GROUP; slot -= slot / 3) {
+        note(&w, 9, slot, 1, 0);
+        assert_int_equal(hits(&w, slot, 1), 9);
+        assert_int_equal(hits(&w, slot - PREFIX_GROUP, 1), 0);
+    }
+    close_world(&w);
+}
+
 static void without_memory_nothing_is_remembered(void **state)
 {
     (void)state;
@@ -199,6 +214,7 @@ int main(void)
         cmocka_unit_test(another_generation_starts_empty),
         cmocka_unit_test(each_endpoint_is_an_lru_cache_of_its_size),
         cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(every_slot_in_a_small_table),
         cmocka_unit_test(without_memory_nothing_is_remembered),
         cmocka_unit_test(the_clock_goes_round),
     };

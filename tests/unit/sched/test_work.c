@@ -9,6 +9,15 @@
 #include "engine/profile.h"
 #include "fleet_rig.h"
 
+static struct sched_speed
+speed_now(const struct sched_rates *r, const struct sched_speed *prior, uint64_t now)
+{
+    struct sched_speed s;
+
+    sched_rates_read(r, prior, now, &s);
+    return s;
+}
+
 static const uint64_t blocks[8] = {11, 12, 13, 14, 15, 16, 17, 18};
 
 /* A stream of `prompt` tokens with an answer of about 100. */
@@ -78,11 +87,11 @@ static void prefill_rates_are_learned(void **state)
             if (!queued)
                 now += NS_PER_MS;
         }
-        struct sched_speed s = sched_rates_read(&r, &prior, now);
+        struct sched_speed s = speed_now(&r, &prior, now);
         assert_in_range(s.fixed_us, 4900, 5100);
         assert_in_range(s.prefill_ns, 19800, 20200);
         sched_rates_first_byte(&r, 1000, now, now + 2500 * NS_PER_MS, true);
-        s = sched_rates_read(&r, &prior, now);
+        s = speed_now(&r, &prior, now);
         assert_in_range(s.fixed_us + (uint64_t)s.prefill_ns * 1000 / 1000, 20000, 36000);
     }
 }
@@ -96,14 +105,14 @@ static void steps_and_services_are_learned(void **state)
 
     sched_rates_reset(&r, 1, &prior);
     for (int i = 0; i < 2000; i++) {
-        struct sched_speed s = sched_rates_read(&r, &prior, now);
+        struct sched_speed s = speed_now(&r, &prior, now);
         sched_rates_answer(&r, 100, 100 * 30 * NS_PER_MS, s.step_us + 2000);
     }
-    assert_in_range(sched_rates_read(&r, &prior, now).step_us, 27500, 28500);
+    assert_in_range(speed_now(&r, &prior, now).step_us, 27500, 28500);
     /* Jobs one after another, all sent at once: each took 40 ms, not the time since it was sent. */
     for (int i = 1; i <= 100; i++)
         sched_rates_service(&r, now, now + (uint64_t)i * 40 * NS_PER_MS);
-    assert_in_range(sched_rates_read(&r, &prior, now).service_us, 39900, 40100);
+    assert_in_range(speed_now(&r, &prior, now).service_us, 39900, 40100);
 }
 
 /* An endpoint that looked slow is tried again: what was learned fades while it is not used. */
@@ -119,8 +128,8 @@ static void what_looks_slow_and_is_not_used_fades(void **state)
         now += 3 * NS_PER_S;
         sched_rates_first_byte(&r, 1000, now - 2 * NS_PER_S, now, true);
     }
-    struct sched_speed then = sched_rates_read(&r, &prior, now);
-    struct sched_speed later = sched_rates_read(&r, &prior, now + 3000 * NS_PER_S);
+    struct sched_speed then = speed_now(&r, &prior, now);
+    struct sched_speed later = speed_now(&r, &prior, now + 3000 * NS_PER_S);
     uint64_t before = then.fixed_us + then.prefill_ns;
     uint64_t after = later.fixed_us + later.prefill_ns;
     uint64_t usual = prior.fixed_us + prior.prefill_ns;
@@ -137,13 +146,13 @@ static void trust_in_hits_follows_the_engines_word(void **state)
     sched_rates_reset(&r, 1, &prior);
     for (int i = 0; i < 200; i++)
         sched_rates_cached(&r, 1000, 0);
-    assert_int_equal(sched_rates_read(&r, &prior, 0).trust, 0);
+    assert_int_equal(speed_now(&r, &prior, 0).trust, 0);
     for (int i = 0; i < 200; i++)
         sched_rates_cached(&r, 1000, 500);
-    assert_int_equal(sched_rates_read(&r, &prior, 0).trust, SCHED_TRUST_FULL / 2);
+    assert_int_equal(speed_now(&r, &prior, 0).trust, SCHED_TRUST_FULL / 2);
     for (int i = 0; i < 400; i++)
         sched_rates_cached(&r, 1000, 4000);
-    assert_int_equal(sched_rates_read(&r, &prior, 0).trust, SCHED_TRUST_FULL);
+    assert_int_equal(speed_now(&r, &prior, 0).trust, SCHED_TRUST_FULL);
 }
 
 /* Lengths uniform in 1 .. 1,000: mean and median about 500, nine in ten below 900. Another tenant's are its own. */
@@ -234,6 +243,38 @@ static void work_is_spread_by_seconds(void **state)
     for (uint32_t i = 0; i < 4; i++)
         rig_end(&held[i]);
     nothing_left(&r);
+    rig_close(&r);
+}
+
+/* The index knows of a request from when it is noted, once for each reservation. */
+static void blocks_are_noted_when_it_is_sent(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct reservation x = {0};
+    struct sched_prefix_ask ask = {0, 0, 0};
+
+    rig_open(&r, "queued_work");
+    rig_add(&r, 1, "");
+    rig_refresh(&r);
+    ask_for(&r, 8 * 512);
+    r.f.blocks = blocks;
+    r.f.n_blocks = ARRAY_LEN(blocks);
+    assert_int_equal(
+        sched_pool_admit(r.pool, &r.f, NULL, r.now, 1, &r.scratch, &x, &r.chosen, &r.d), 0);
+    ask.slot = x.cell->slot;
+    ask.generation = x.cell->generation;
+    sched_prefix_hits(&r.lore->prefix, blocks, ARRAY_LEN(blocks), &ask, 1);
+    assert_int_equal(ask.hits, 0);
+    sched_work_note(r.lore, &x, &r.f);
+    sched_prefix_hits(&r.lore->prefix, blocks, ARRAY_LEN(blocks), &ask, 1);
+    assert_int_equal(ask.hits, ARRAY_LEN(blocks));
+    unsigned clock = atomic_load(&r.lore->prefix.clock);
+    sched_work_note(r.lore, &x, &r.f);
+    assert_int_equal(atomic_load(&r.lore->prefix.clock), clock);
+    rig_end(&x);
+    sched_work_note(r.lore, &x, &r.f); /* there is none any more */
+    assert_int_equal(atomic_load(&r.lore->prefix.clock), clock);
     rig_close(&r);
 }
 
@@ -486,7 +527,7 @@ static void *learn_all(void *arg)
         sched_rates_answer(rates, 100, NS_PER_S, 9000);
         sched_rates_service(rates, now, now + NS_PER_MS);
         sched_rates_cached(rates, 10, i % 20);
-        if (sched_rates_read(rates, &prior, now).trust > SCHED_TRUST_FULL)
+        if (speed_now(rates, &prior, now).trust > SCHED_TRUST_FULL)
             abort();
         sched_lengths_learn(l->lengths, &f, &u);
         sched_lore_prepare(l, &f);
@@ -530,6 +571,7 @@ int main(void)
         cmocka_unit_test(lengths_are_learned_as_quantiles),
         cmocka_unit_test(bytes_per_token_are_learned),
         cmocka_unit_test(work_is_spread_by_seconds),
+        cmocka_unit_test(blocks_are_noted_when_it_is_sent),
         cmocka_unit_test(a_prefix_draws_as_far_as_it_saves_time),
         cmocka_unit_test(a_session_stays_until_it_is_clearly_worse),
         cmocka_unit_test(equals_take_turns),
