@@ -147,8 +147,8 @@ if [ $mode != fast ]; then
 		broken "sanitized builds"
 		finish
 	fi
-	stage "units, ASan+UBSan" units build-asan --no-suite lint || broken "units under ASan+UBSan"
-	stage "units, TSan" units build-tsan --no-suite lint || broken "units under TSan"
+	stage "units, ASan+UBSan" units build-asan -t 4 --no-suite lint || broken "units under ASan+UBSan"
+	stage "units, TSan" units build-tsan -t 8 --no-suite lint || broken "units under TSan"
 	asan="sanitize and not long" tsan="race and not long"
 	[ $mode != long ] || asan="not chroot" tsan="not chroot"
 	stage "black box, ASan+UBSan" blackbox build-asan 4 -m "$asan" || broken "black box under ASan+UBSan, see above"

@@ -6,7 +6,7 @@
 #include "fleet_rig.h"
 #include "record_read.h"
 
-enum { PICKS = 2000, HOSTS = 12 };
+enum { PICKS = 1000, HOSTS = 12 };
 
 static struct sched_record *record_for(struct rig *r, uint32_t cap)
 {
