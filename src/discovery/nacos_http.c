@@ -4,6 +4,7 @@
 #include <openssl/hmac.h>
 #include <stdio.h>
 
+#include "base/base64.h"
 #include "base/bug.h"
 #include "base/num.h"
 #include "discovery/nacos_priv.h"
@@ -21,24 +22,26 @@ static const uint64_t LOGIN_AGAIN_NS = 1 * NS_PER_S;
 void nacos_sign(const struct nacos *n, struct slice grouped, struct buf *query)
 {
     unsigned char mac[EVP_MAX_MD_SIZE];
-    unsigned char text[2 * EVP_MAX_MD_SIZE];
     unsigned mac_n = 0;
-    struct buf data;
+    struct buf data, text;
 
     if (!n->secret_key || !n->conf->access_key.n)
         return;
     buf_init(&data, loop_mem(), 1024);
+    buf_init(&text, loop_mem(), 2 * EVP_MAX_MD_SIZE);
     buf_put_u64(&data, loop_wall_clock() / NS_PER_MS);
     buf_put_str(&data, "@@");
     buf_put_slice(&data, grouped);
     struct slice d = buf_slice(&data);
-    if (!data.err && HMAC(EVP_sha1(), n->secret_key, (int)strlen(n->secret_key),
-                          (const unsigned char *)d.p, d.n, mac, &mac_n)) {
-        int used = EVP_EncodeBlock(text, mac, (int)mac_n);
+    if (!data.err &&
+        HMAC(EVP_sha1(), n->secret_key, (int)strlen(n->secret_key), (const unsigned char *)d.p, d.n,
+             mac, &mac_n) &&
+        base64_put(&text, slice_of((const char *)mac, mac_n)) == 0) {
         report_nacos_put_pair(query, "ak", n->conf->access_key);
         report_nacos_put_pair(query, "data", d);
-        report_nacos_put_pair(query, "signature", slice_of((const char *)text, (size_t)used));
+        report_nacos_put_pair(query, "signature", buf_slice(&text));
     }
+    buf_fini(&text);
     buf_fini(&data);
 }
 
