@@ -121,7 +121,7 @@ mkdir -p $results
 
 stage "build" compile build -Ddebug=false || { broken "build"; finish; }
 
-# The sanitized builds take the second core while the first tests run.
+# The sanitized builds are made beside what is about no time at all; the black-box tests have the machine to themselves.
 sanitized=
 if [ $mode != fast ]; then
 	compile_sanitized >"$results/compile-sanitized.log" 2>&1 &
@@ -129,7 +129,7 @@ if [ $mode != fast ]; then
 fi
 
 stage "lint" tools/lint --junit "$results/lint.xml" || broken "lint"
-stage "units" units build || broken "units"
+stage "units" units build -t 4 || broken "units"
 
 # A figure to watch from commit to commit, no test: it says so when valgrind is missing.
 stage "instructions per request" python3 bench/instructions.py || say "instructions per request: could not be counted"
@@ -139,14 +139,15 @@ if [ $mode = long ]; then
 	marks="long or not long"
 	stage "a real engine" tools/llama_server.sh || say "no llama-server: the tests that need one are skipped"
 fi
+
+if [ -n "$sanitized" ] && ! stage "the rest of the sanitized builds" wait "$sanitized"; then
+	cat "$results/compile-sanitized.log"
+	broken "sanitized builds"
+	sanitized=
+fi
 stage "black box" blackbox build 1 -m "$marks" || broken "black box, see above"
 
-if [ $mode != fast ]; then
-	if ! wait $sanitized; then
-		cat "$results/compile-sanitized.log"
-		broken "sanitized builds"
-		finish
-	fi
+if [ -n "$sanitized" ]; then
 	stage "units, ASan+UBSan" units build-asan -t 4 --no-suite lint || broken "units under ASan+UBSan"
 	stage "units, TSan" units build-tsan -t 8 --no-suite lint || broken "units under TSan"
 	asan="sanitize and not long" tsan="race and not long"

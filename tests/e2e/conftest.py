@@ -49,15 +49,15 @@ def keeper():
 @pytest.fixture
 def start_weir(keeper, request):
     """
-    start_weir(config=None, args=()): a running Weir, stopped and checked at the end. A module that says POLICY means that
+    start_weir(config=None, args=()): a running Weir, stopped and checked at the end, patient (see weir_harness.LONG). A module that says POLICY means that
     one where the test names none: what it asserts of shares and turns is what that policy promises.
     """
     policy = getattr(request.module, "POLICY", None)
 
-    def start(config=None, args=(), env=None):
+    def start(config=None, args=(), env=None, plain=False):
         if policy and "--policy" not in args and "routes" not in (config or {}):
             args = ["--policy", policy, *args]
-        return keeper.add(h.Weir(config, args, env))
+        return keeper.add(h.Weir(config, args, env, plain))
     return start
 
 

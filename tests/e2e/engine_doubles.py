@@ -7,7 +7,7 @@ requests go to the behaviour, as with every FakeUpstream.
 import json
 import socket
 
-from weir_harness import FakeUpstream, answer_at_once
+from weir_harness import PATIENCE, FakeUpstream, answer_at_once
 
 
 class Engine(FakeUpstream):
@@ -21,7 +21,7 @@ class Engine(FakeUpstream):
             with self.cond:
                 self.probes.append(request)
                 self.cond.notify_all()
-            if not self.probe_gate.wait(60):
+            if not self.probe_gate.wait(4 * PATIENCE):
                 return True
             page = self.pages.get(path, (404, '{"detail":"Not Found"}'))
             if callable(page):
@@ -40,7 +40,7 @@ class Engine(FakeUpstream):
         """Until it was asked for path that many more times than now."""
         with self.cond:
             want = sum(r.path == path for r in self.probes) + more
-            ok = self.cond.wait_for(lambda: sum(r.path == path for r in self.probes) >= want, 30)
+            ok = self.cond.wait_for(lambda: sum(r.path == path for r in self.probes) >= want, PATIENCE)
             assert ok, f"{self.name}: asked for {path} too seldom"
 
 

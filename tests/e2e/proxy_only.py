@@ -12,7 +12,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.dirname(os.environ.get("WEIR_BIN", os.path.join(ROOT, "build", "weir")))
 BIN = os.environ.get("WEIR_PROXY_ONLY", os.path.join(BUILD, "tests", "tools", "proxy_only"))
-PATIENCE = 20.0 * float(os.environ.get("WEIR_SLOW", "1"))   # a bound on waiting, never an expectation
+PATIENCE = max(60.0, 20.0 * float(os.environ.get("WEIR_SLOW", "1")))   # a bound on waiting, never an expectation
 
 
 def wait_until(what, true):

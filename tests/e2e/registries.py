@@ -29,18 +29,6 @@ def program(name):
     return found
 
 
-def free_port():
-    """One that is free for TCP and for UDP."""
-    while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
-            udp.bind(("127.0.0.1", 0))
-            try:
-                tcp.bind(("127.0.0.1", udp.getsockname()[1]))
-                return udp.getsockname()[1]
-            except OSError:
-                pass
-
-
 class Program:
     """A server that is started, ended and started again on the same address and data."""
 
@@ -67,7 +55,7 @@ class Program:
 class Etcd(Program):
     def __init__(self, folder, tls=None):
         super().__init__()
-        self.port, self.peer = free_port(), free_port()
+        self.port, self.peer = h.free_port(), h.free_port()
         self.folder, self.tls, self.token = str(folder), tls, None
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.start()
@@ -149,7 +137,7 @@ class Dnsmasq(Program):
     def __init__(self, folder):
         super().__init__()
         self.file = os.path.join(str(folder), "dnsmasq.conf")
-        self.port = free_port()
+        self.port = h.free_port()
         self.server = f"127.0.0.1:{self.port}"
 
     def set(self, *lines):
@@ -166,7 +154,7 @@ class Dnsmasq(Program):
 
     def alive(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.settimeout(0.2)
+            s.settimeout(2.0)
             try:
                 s.connect(("127.0.0.1", self.port))
                 s.send(b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01x\x04test\x00\x00\x01\x00\x01")

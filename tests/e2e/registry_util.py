@@ -12,7 +12,7 @@ import urllib.parse
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.dirname(os.environ.get("WEIR_BIN", os.path.join(ROOT, "build", "weir")))
 PROGRAM = os.path.join(BUILD, "tests", "unit", "registry", "registry_only")
-PATIENCE = 20 * float(os.environ.get("WEIR_SLOW", "1"))     # how long to wait for what must come
+PATIENCE = max(60.0, 20.0 * float(os.environ.get("WEIR_SLOW", "1")))     # how long to wait for what must come
 
 
 class Reply:

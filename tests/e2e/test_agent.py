@@ -244,6 +244,7 @@ def test_no_gpu_is_said_once(agent, engine, registry):
     a = agent(registry.url, engine.url, nvml="/nonexistent/libnvidia-ml.so.1")
     load = registry.wait_load(running=3)
     assert not [k for k in load if "gpu" in k or "memory" in k]
+    a.wait_line("no NVIDIA devices are read")
     assert a.output.count("no NVIDIA devices are read") == 1
 
 
@@ -478,9 +479,7 @@ def test_with_weir_itself_both_ways(agent, start_weir, start_worker):
 def test_the_engine_as_a_command(agent, start_weir):
     """`weir agent -- weir worker`: up, used, drained, gone."""
     w = start_weir()
-    probe = __import__("socket").create_server(("127.0.0.1", 0))
-    port = probe.getsockname()[1]
-    probe.close()
+    port = h.free_port()
     a = agent("http://%s:%d" % w.registry, None, "--gpus", "none", advertise=f"127.0.0.1:{port}",
               command=(h.BIN, "worker", "--port", port, "--model", "m", "--time-scale", "200"))
     h.wait_until(lambda: w.metrics().sum("weir_endpoint_up") == 1, "it to be up")

@@ -14,7 +14,7 @@ BENCH = os.path.join(os.path.dirname(h.BIN), "bench")
 
 def loadgen(addr, *args):
     done = subprocess.run([os.path.join(BENCH, "loadgen"), "--target", "%s:%d" % addr, *map(str, args)],
-                          capture_output=True, text=True, timeout=60 * h.SLOW)
+                          capture_output=True, text=True, timeout=4 * h.PATIENCE)
     assert not h.SANITIZER_REPORT.search(done.stderr), done.stderr
     return json.loads(done.stdout)
 

@@ -108,6 +108,7 @@ def test_promtool_finds_nothing_to_say(weir, upstream):
     assert page.status == 200 and page.header("content-type").startswith("text/plain; version=0.0.4")
     done = subprocess.run(["promtool", "check", "metrics"], input=page.body, capture_output=True, timeout=h.PATIENCE)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    h.wait_until(lambda: weir.metrics().sum("weir_requests_total") == 2, "both to be counted")
     m = weir.metrics()
     assert m.sum("weir_requests_total", outcome="ok", model="m") == 1
     assert m.sum("weir_rejections_total", code="model_not_found") == 1

@@ -17,7 +17,7 @@ MESSAGES = [{"role": "user", "content": "Why do weirs hum?"}]
 def node(script, **env):
     """Run a script of js/ with the pinned packages; the JSON it prints."""
     done = subprocess.run(["node", os.path.join(h.ROOT, "tests", "e2e", "js", script)], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60 * h.SLOW,
+                          capture_output=True, text=True, timeout=4 * h.PATIENCE,
                           env={**os.environ, "NODE_PATH": os.path.join(h.ROOT, "build", "npm", "node_modules"), **env})
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
@@ -84,7 +84,7 @@ def test_python_client_that_leaves_a_stream(gateway, client):
     next(iter(stream))
     stream.close()
     h.wait_until(lambda: gateway.inflight() == 0, "the request to be cancelled")
-    assert gateway.metrics().sum("weir_requests_total", outcome="client_gone") == 1
+    h.wait_until(lambda: gateway.metrics().sum("weir_requests_total", outcome="client_gone") == 1, "it to be counted")
 
 
 def test_python_client_retries_a_503_by_itself(start_weir, upstream):

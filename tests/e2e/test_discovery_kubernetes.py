@@ -32,7 +32,7 @@ def config(api=None, **more):
 
 def two(upstream, behaviour=h.answer_at_once):
     """Two servers on one port, as pods are."""
-    a = upstream(behaviour, name="a")
+    a = upstream(behaviour, name="a", port=h.free_port())
     return a, upstream(behaviour, name="b", host="127.0.0.2", port=a.port)
 
 
@@ -136,7 +136,7 @@ def test_410_as_a_status_and_as_an_event_lists_again(start_weir, upstream, api):
         api.events.clear()                      # nobody tells
         api.too_old(SLICES)
     wait_models(weir, a)
-    assert weir.log_contains("the watch of endpointslices is too far behind; listing again")
+    weir.wait_line("the watch of endpointslices is too far behind; listing again")
     assert answered_by(weir) == {"a", "b"}
 
 
@@ -153,7 +153,7 @@ def test_terminating_gets_no_new_request_and_ends_what_runs(start_weir, upstream
         conn.sse_event({"n": 2})
         conn.end_stream()
 
-    a = upstream(stream, name="a")
+    a = upstream(stream, name="a", port=h.free_port())
     b = upstream(name="b", host="127.0.0.2", port=a.port)
     api.slice("llm-1", [a])
     weir = start_weir(config(api))
@@ -263,7 +263,7 @@ def test_pods_that_may_not_be_read_are_done_without(start_weir, upstream, api):
     api.slice("llm-1", [a])
     weir = start_weir(config(api))
     wait_models(weir, a)
-    assert weir.log_contains('pods may not be read.*: pods is forbidden: User "weir" cannot list')
+    weir.wait_line('pods may not be read.*: pods is forbidden: User "weir" cannot list')
     assert names(weir)[address(a)]["metadata"] == {"pod": "a"}
     assert stat(weir, "up", "kubernetes") == 1
 
@@ -384,7 +384,7 @@ def test_in_a_pod(keeper, upstream, pki, tmp_path, monkeypatch):
     """A mount namespace of its own, where a service account is, whose token is replaced."""
     if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no namespaces for users here")
-    a = upstream(name="a")
+    a = upstream(name="a", port=h.free_port())
     b = upstream(name="b", host="127.0.0.2", port=a.port)
     api = keeper.add(KubeApi(tls=pki, token="t1"))
     api.slice("llm-1", [a])
@@ -425,7 +425,7 @@ def test_ipv6_zone_ids_and_fqdn(start_weir, upstream, api):
     weir = start_weir(config(api))
     wait_models(weir, a)
     assert listed(weir) == {f"[::1]:{a.port}", "localhost:8000"}
-    assert weir.log_contains("1 endpoints of llm have no address or port of use")
+    weir.wait_line("1 endpoints of llm have no address or port of use")
     assert answered_by(weir, 4) == {"a"}
 
 

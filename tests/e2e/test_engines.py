@@ -7,13 +7,13 @@ import threading
 import pytest
 
 import engine_doubles as d
-from weir_harness import Http, wait_until
+from weir_harness import PATIENCE, Http, wait_until
 
 POLICY = "chain"
 
 pytestmark = pytest.mark.sanitize
 
-FAST = {"interval": "60ms", "scrape_interval": "30ms", "timeout": "1s"}
+FAST = {"interval": "60ms", "scrape_interval": "50ms"}      # often; how long an answer may take is not what these are about
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_c9_frozen_metrics_do_not_send_all_to_one(gateway):
     opened = threading.Event()
 
     def held(conn, request):
-        assert opened.wait(30)
+        assert opened.wait(PATIENCE)
         conn.answer(request)
 
     a, b = d.vllm(behaviour=held), d.vllm(running=1, behaviour=held)
@@ -133,7 +133,7 @@ def test_c9_frozen_metrics_do_not_send_all_to_one(gateway):
 
 
 def hang(conn):
-    conn.upstream.hung.wait(60)
+    conn.upstream.hung.wait(4 * PATIENCE)
 
 
 @pytest.mark.parametrize("page", [hang, (404, ""), (500, "oops"), (200, "<html>} 17 {{{\n"), (200, "")],
@@ -143,7 +143,7 @@ def test_f10_no_numbers_never_means_unhealthy(gateway, page):
     silent.pages["/metrics"] = page
     silent.hung = threading.Event()
     # What was told counts for three intervals: long enough that a slow machine does not make the telling one silent.
-    weir = gateway(silent, telling, health={"scrape_interval": "500ms"})
+    weir = gateway(silent, telling, health={"scrape_interval": "1s"})
     wait_gauge(weir, "weir_endpoint_running", telling, 0)
     wait_serving(weir, silent, telling)
     assert weir.metrics().value("weir_stale_endpoints") == 1
@@ -179,8 +179,8 @@ def test_j3_adapters_by_name(gateway):
     wait_gauge(weir, "weir_endpoint_up", b, 1)
     assert [weir.chat("lora_1").status for _ in range(6)] == [200] * 6
     assert (a.hits(), b.hits()) == (6, 0)
-    assert [weir.chat("base").status for _ in range(8)] == [200] * 8
-    assert b.hits() > 0
+    # Numbers of 50 ms are soon stale on a slow machine, and the other one is preferred then; not for ever.
+    wait_until(lambda: weir.chat("base").status == 200 and b.hits() > 0, "both to serve the base")
     # Once the other has loaded it both serve it.
     b.pages["/v1/models"] = a.pages["/v1/models"]
     before = b.hits()
@@ -337,7 +337,7 @@ def test_an_engine_that_was_restarted_is_a_new_generation(gateway):
     assert breaker() == "open"          # the same process goes on
     engine.pages["/metrics"] = (200, page + "process_start_time_seconds 1.764581671e+09\n")
     wait_until(lambda: breaker() == "closed" and gauge(weir, "weir_endpoint_up", engine) == 1, "a new generation")
-    assert weir.log_contains("later start time: a new generation")
+    weir.wait_line("later start time: a new generation")
     before = engine.hits()
     statuses = set()
 
@@ -414,7 +414,7 @@ def test_stable_diffusion_gets_one_job_at_a_time(gateway):
     release = threading.Event()
 
     def paint(conn, request):
-        assert release.wait(60)
+        assert release.wait(PATIENCE)
         conn.respond(200, {"images": ["aGk="], "parameters": {}, "info": "{}"})
     engine = d.sdwebui(behaviour=paint)
     weir = gateway(engine)
@@ -430,7 +430,7 @@ def test_stable_diffusion_gets_one_job_at_a_time(gateway):
     assert engine.hits() == 1
     release.set()
     for t in threads:
-        t.join(60)
+        t.join(PATIENCE)
     assert answers == [200, 200] and engine.peak == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import weir_harness as h
 
-QUIET = {"interval": "1h", "timeout": "1m"}
+QUIET = {"interval": "1h", "timeout": "4m"}
 
 
 class Events(h.RawClient):
@@ -99,17 +99,22 @@ def test_a_breaker_ejects_and_readmits(start_weir, upstream):
 def test_a_source_that_fails_and_comes_back(start_weir, upstream, tmp_path):
     a = upstream(name="a")
     path = tmp_path / "endpoints.yaml"
-    path.write_text(json.dumps({"endpoints": [{"url": a.url, "models": ["m"]}]}))
+
+    def put(text):                                  # whole: half a file would be another event
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").rename(path)
+
+    put(json.dumps({"endpoints": [{"url": a.url, "models": ["m"]}]}))
     conf = {"health": QUIET, "discovery": [{"type": "file", "name": "mine", "path": str(path), "interval": "10ms"}]}
     weir = start_weir(conf)
     weir.wait_up(a)
     follower = Events(weir)
-    path.write_text("endpoints: nonsense")
+    put("endpoints: nonsense")
     type, data = follower.next()
     assert type == "source_failed" and data["source"] == "mine" and str(path) in data["why"]
     apply(weir, json.dumps({**conf, "limits": {"body": "1MiB"}}))    # the old configuration, with its texts, is freed
     assert follower.next()[0] == "config_reloaded"
-    path.write_text(json.dumps({"endpoints": [{"url": a.url, "models": ["m"]}]}))
+    put(json.dumps({"endpoints": [{"url": a.url, "models": ["m"]}]}))
     assert follower.next() == ("source_ok", {"source": "mine"})
     assert weir.metrics().value("weir_endpoints", source="mine", state="up") == 1
     assert weir.chat().header("x-worker") == "a"

@@ -233,7 +233,7 @@ def test_a_waiter_is_decided_when_it_comes_and_when_it_is_served(fleet):
     for t in threads:
         t.join(h.PATIENCE)
     h.wait_until(lambda: weir.inflight() == 0, "the end of both")
-    served, waited, first = decisions(weir)
+    served, waited, first = ended(weir, 3)
     assert waited["outcome"] == {"outcome": "decided_again"}
     assert served["decision"]["endpoint"] == "a" and served["outcome"]["queue_ms"] > 0
     assert served["outcome"]["outcome"] == first["outcome"]["outcome"] == "ok"

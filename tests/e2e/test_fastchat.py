@@ -7,9 +7,12 @@ import threading
 import pytest
 
 import engine_doubles as d
+import weir_harness as h
 from weir_harness import Http, wait_until
 
-FAST = {"interval": "60ms", "scrape_interval": "30ms", "timeout": "5s"}
+POLICY = "chain"
+
+FAST = {"interval": "60ms", "scrape_interval": "500ms"}     # numbers count for three intervals
 
 
 class Controller(Http):
@@ -315,10 +318,10 @@ def test_a_client_that_leaves_ends_the_worker_s_work(controller):
             "POST", "/v1/chat/completions",
             {"model": "m", "stream": stream, "messages": [{"role": "user", "content": "long"}]})))
         t.start()
-        assert said.wait(60)
+        assert said.wait(h.PATIENCE)
         http.conn.sock.shutdown(2)
-        assert gone.wait(60), "the worker was not told"
-        t.join(60)
+        assert gone.wait(h.PATIENCE), "the worker was not told"
+        t.join(h.PATIENCE)
 
 
 def _ignore(f):

@@ -27,7 +27,7 @@ def test_before_the_first_sync_unknown_is_starting_not_404(start_weir, upstream)
     """A source has not yet said what it has: what would be 404 is 503, and 404 once it has."""
     up = upstream(name="u")
     up.probe_gate.clear()
-    weir = start_weir({"health": {"timeout": "60s"}, "discovery": [{"type": "static", "endpoints": [{"url": up.url}]}]})
+    weir = start_weir({"health": {"timeout": "4m"}, "discovery": [{"type": "static", "endpoints": [{"url": up.url}]}]})
     r = weir.chat("anything")
     assert r.error() == (503, "starting")
     assert int(r.header("Retry-After")) >= 1
@@ -102,7 +102,7 @@ def test_queue_full_is_429_with_retry_after(start_weir, upstream):
     r = weir.chat()
     assert r.error() == (429, "queue_full")
     assert int(r.header("Retry-After")) >= 1
-    assert weir.metrics().sum("weir_rejections_total", code="queue_full") == 1
+    h.wait_until(lambda: weir.metrics().sum("weir_rejections_total", code="queue_full") == 1, "it to be counted")
     opened.set()
     assert [c.response().status for c in clients] == [200] * 3
     for c in clients:

@@ -171,14 +171,14 @@ def test_a_stream_without_end_is_cut_where_the_config_says(start_weir, upstream,
 @pytest.mark.sanitize
 def test_silence_is_bounded_by_its_own_limits_only(start_weir, upstream):
     """F1, A12 scaled: all that is not about silence of the worker is short, and a long silence does no harm."""
-    short = "400ms"
+    short = "700ms"
 
     def silent(conn, request):
-        time.sleep(1.2)                 # the silence under test; longer is the same
+        time.sleep(1.5)                 # the silence under test; longer is the same
         if request.asks("stream"):
             conn.start_stream()
             conn.sse_event({"n": 1})
-            time.sleep(1.2)
+            time.sleep(1.5)
             conn.end_stream()
         else:
             conn.answer(request)
@@ -187,9 +187,10 @@ def test_silence_is_bounded_by_its_own_limits_only(start_weir, upstream):
                        "routes": [{"timeouts": {"connect": short}, "queue": {"timeout": short}}]})
     up = upstream(silent, name="u")
     weir.register(up)
-    clients = [h.RawClient(weir.data) for _ in range(6)]
-    for i, c in enumerate(clients):
-        c.request(body={"model": "m", "stream": i % 2 == 0})
+    clients = []
+    for i in range(6):                  # each asks as soon as it has come: `idle` is short
+        clients.append(h.RawClient(weir.data))
+        clients[i].request(body={"model": "m", "stream": i % 2 == 0})
     for c in clients:
         assert c.response().status == 200
         c.close()
@@ -203,8 +204,9 @@ def test_first_byte_and_between_bytes_are_apart(start_weir, upstream):
             h.answer_at_once(conn, request)
             return
         time.sleep(0.9)                 # three times between_bytes, before the first byte
-        conn.start_stream()
-        conn.sse_event({"n": 1})
+        event = b'data: {"n": 1}\n\n'     # with the head, not some time after it
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+                  b"%x\r\n%s\r\n" % (len(event), event))
         conn.wait_closed()
         gone.set()
 
@@ -223,8 +225,10 @@ def test_first_byte_and_between_bytes_are_apart(start_weir, upstream):
 
 @pytest.mark.long
 @pytest.mark.parametrize("seconds", [6, 30, 61])
-def test_f1_answers_after_a_long_silence(weir, upstream, seconds):
+def test_f1_answers_after_a_long_silence(start_weir, upstream, seconds):
     """With the defaults; 130 s and 301 s are in test_long.py."""
+    weir = start_weir(plain=True)
+
     def late(conn, request):
         time.sleep(seconds)
         conn.answer(request)

@@ -13,7 +13,7 @@ import tempfile
 import pytest
 
 from tls_util import UnixUpstream
-from weir_harness import BIN, PATIENCE, Process, RawClient, Wire, wait_until
+from weir_harness import BIN, PATIENCE, Process, RawClient, Wire, free_port, wait_until
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -170,7 +170,7 @@ def test_ipv6_is_a_listener_of_its_own(keeper, tmp_path, upstream):
             s.bind(("::1", 0))
         except OSError:
             pytest.skip("no IPv6 loopback here")
-        port = s.getsockname()[1]
+    port = free_port()
     g = keeper.add(Gateway(tmp_path, {"listeners": [{"address": f"[::]:{port}"}, {"address": f"0.0.0.0:{port}"}],
                                       "discovery": static(upstream()), "health": {"interval": "50ms"}}))
     assert g.data == [f"[::]:{port}", f"0.0.0.0:{port}"]
@@ -223,7 +223,7 @@ def test_sockets_of_a_service_manager_are_used_by_name(keeper, tmp_path, upstrea
     assert early.response().status == 404
     served(lambda: RawClient(tcp.getsockname()))
     served(lambda: UnixClient(tmp_path / "sd.sock"))
-    assert p.log_contains(r"socket spare was passed by the service manager, but no listener has systemd:spare")
+    p.wait_line(r"socket spare was passed by the service manager, but no listener has systemd:spare")
     p.stop()
     assert (tmp_path / "sd.sock").exists()              # whoever made it removes it
 
@@ -313,9 +313,9 @@ def test_the_units_are_what_systemd_accepts(tmp_path):
         text = open(os.path.join(here, name), encoding="utf-8").read().replace("/usr/local/bin/weir", BIN)
         (tmp_path / name).write_text(text, encoding="utf-8")
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(tmp_path / "weir.service"), str(tmp_path / "weir.socket")],
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=PATIENCE, check=False)
     ours = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "weir." in line]
     assert not ours, done.stderr
     done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", str(tmp_path / "weir.service")],
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -24,7 +24,8 @@ def silent_for(seconds, stream):
 
 
 @pytest.mark.parametrize("seconds, stream", [(130, True), (301, False)])
-def test_reasoning_models_may_be_silent_for_minutes(weir, upstream, seconds, stream):
+def test_reasoning_models_may_be_silent_for_minutes(start_weir, upstream, seconds, stream):
+    weir = start_weir(plain=True)
     up = upstream(silent_for(seconds, stream), name="u")
     weir.register(up)
     c = h.RawClient(weir.data)
@@ -69,8 +70,9 @@ def test_100000_unknown_models_add_no_series(weir, upstream):
     assert len(weir.metrics().samples) == before
 
 
-def test_idle_streams_survive_and_end_together(weir, upstream):
+def test_idle_streams_survive_and_end_together(start_weir, upstream):
     """200 open streams, silent for 75 s and more, then one more event on each."""
+    weir = start_weir(plain=True)
     go = threading.Event()
 
     def behaviour(conn, request):

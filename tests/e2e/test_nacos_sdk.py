@@ -91,7 +91,7 @@ def by_hand(weir, method, service, port, **more):
 
 def test_register_subscribe_push_deregister(start_weir, upstream, sdk):
     a, b = upstream(name="a"), upstream(name="b")
-    weir = start_weir({"health": {"interval": "50ms", "timeout": "10s", "down_after": 1, "up_after": 1}})
+    weir = start_weir({"health": {"interval": "50ms", "timeout": "4m", "down_after": 1, "up_after": 1}})
     client = sdk(weir)
     client(f"register llm {a.port} m")
     weir.wait_up(a)
@@ -135,11 +135,11 @@ def test_the_instance_lives_as_long_as_its_connection(start_weir, upstream, sdk)
 @pytest.mark.long                                               # the SDKs take up to half a minute to try again
 def test_after_a_restart_of_the_registry_the_client_is_back(start_weir, upstream, sdk):
     a = upstream(name="a")
-    weir = start_weir()
+    port = h.free_port(1000)            # gRPC is on port + 1000
+    weir = start_weir(args=("--registry-port", str(port)))
     client = sdk(weir)
     client(f"register llm {a.port} m")
     weir.wait_up(a)
-    port = weir.registry[1]
     weir.stop()
     weir = start_weir(args=("--registry-port", str(port)))
     h.wait_until(lambda: weir.up(a) == 1, "the SDK to register anew", timeout=6 * h.PATIENCE)

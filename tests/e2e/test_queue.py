@@ -108,7 +108,7 @@ def test_f7_the_high_are_served_first_and_a_deadline_ends_in_the_queue(line):
     steps.step(101)
     assert {queue.status(n) for n in queue.clients} == {200}
     assert len(steps.served) == 106 and "hasty" not in steps.served
-    assert weir.metrics().sum("weir_rejections_total", code="deadline_exceeded") == 1
+    h.wait_until(lambda: weir.metrics().sum("weir_rejections_total", code="deadline_exceeded") == 1, "it to be counted")
 
 
 @pytest.mark.sanitize

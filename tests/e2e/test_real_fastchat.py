@@ -4,14 +4,13 @@ with Weir in the place of its controller. Needs no torch; skipped with a clear l
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 
 import pytest
 
-from weir_harness import ROOT, Http, Process, wait_until
+from weir_harness import ROOT, Http, Process, free_port, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -35,11 +34,6 @@ def python():
                 pytest.skip("fschat 0.2.36 cannot be installed from PyPI: " + done.stderr.strip()[-200:])
         open(mark, "w").close()
     return binary
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
 
 
 class Cwd(Process):

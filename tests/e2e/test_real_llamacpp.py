@@ -113,7 +113,7 @@ def stream(client, weir, tokens):
 def test_a_real_engine_is_found_out_and_read(start_weir, engines, client):
     a, = engines("--metrics", n=1)
     weir = gateway(start_weir, [a])
-    assert weir.log_contains("is llamacpp")
+    weir.wait_line("is llamacpp")
     assert [m["id"] for m in weir.http("GET", "/v1/models").json()["data"]] == ["tiny"]
     text, finished = stream(client, weir, 30)
     assert len(text) == 30 and text.isalpha() and text.islower() and finished == "length"

@@ -301,7 +301,7 @@ def test_nacos_beats(registry):
 def test_nacos_lease_rules_from_metadata(registry):
     registry.nacos("POST", "instance", **NACOS, metadata=json.dumps(
         {"preserved.heart.beat.interval": "100", "preserved.heart.beat.timeout": "300",
-         "preserved.ip.delete.timeout": "4000"}))
+         "preserved.ip.delete.timeout": "6000"}))
     registry.until(lambda line: line.startswith("upsert") and " healthy=0 " in line)
     assert registry.hosts()[0]["healthy"] is True       # none is healthy: protection shows all
     registry.nacos("PUT", "instance/beat", **NACOS)

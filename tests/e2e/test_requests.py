@@ -433,7 +433,7 @@ def test_options_passes_without_a_model(start_weir, upstream):
         conn.send("HTTP/1.1 204 No Content\r\nAccess-Control-Allow-Origin: https://a\r\nAccess-Control-Allow-Methods: POST\r\n"
                   f"Vary: Origin\r\nx-worker: {conn.upstream.name}\r\n\r\n")
 
-    weir = start_weir({"routes": [{"labels": {"cors": "yes"}}]})
+    weir = start_weir({"routes": [{"labels": {"cors": "yes"}, "policy": "round_robin"}]})
     assert weir.http("OPTIONS", "/v1/chat/completions").error() == (503, "no_endpoint")
     weir.register(upstream(work, name="a"), models=("m",), labels={"cors": "yes"})
     weir.register(upstream(work, name="b"), models=("n",), labels={"cors": "yes"})

@@ -23,6 +23,7 @@ def test_json_and_multipart_go_to_different_pools(start_weir, upstream):
         r = weir.http("POST", "/v1/audio/transcriptions", FORM, AUDIO)
         assert (r.status, r.header("x-worker")) == (200, "a")
     assert weir.http("POST", "/v1/x", b"RIFF", {"Content-Type": "Audio/wav", "X-Model-Id": "m"}).header("x-worker") == "a"
+    h.wait_until(lambda: weir.metrics().sum("weir_requests_total") == 13, "all to be counted")
     m = weir.metrics()
     assert m.value("weir_requests_total", route="audio", model="m", outcome="ok") == 7
     assert m.value("weir_requests_total", route="/v1/**", model="m", outcome="ok") == 6

@@ -51,7 +51,7 @@ def test_it_starts_streams_and_ends_all(keeper, sig):
     assert sum("weir serve" in c for c in below.values()) == 1
     assert all(any(f"--gpu {g} " in c for c in below.values()) for g in ("a100", "3090", "t4"))
     paste = re.search(r"^curl -N .*\n  -d .*$", run.output, re.M).group()
-    done = subprocess.run(["bash", "-c", paste], capture_output=True, text=True, timeout=60 * h.SLOW)
+    done = subprocess.run(["bash", "-c", paste], capture_output=True, text=True, timeout=4 * h.PATIENCE)
     events = [line for line in done.stdout.splitlines() if line.startswith("data: ")]
     assert done.returncode == 0 and len(events) > 2 and events[-1] == "data: [DONE]", done
     metrics = re.search(r"^metrics +http://(\S+)/metrics$", run.output, re.M).group(1)

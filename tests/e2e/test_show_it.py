@@ -316,7 +316,7 @@ def test_h_random_aborts_leave_every_counter_at_zero(weir, fleet, n):
     for t in threads:
         t.start()
     for t in threads:
-        t.join(60 * h.SLOW)
+        t.join(10 * h.PATIENCE)
     assert not failures and not any(t.is_alive() for t in threads), failures
     settle(weir, ups)
     # The limit itself is test_h_limit_96's: here a worker may still be busy noticing that a client left.

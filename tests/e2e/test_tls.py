@@ -146,7 +146,7 @@ def test_old_protocols_and_foreign_alpn_are_refused(start_weir, keeper, upstream
         except ConnectionResetError:
             pass
     assert ask(w, pki.client())[0] == 200
-    assert w.log_contains(r"TLS handshake with client=127\.0\.0\.1:\d+ failed: ")
+    w.wait_line(r"TLS handshake with client=127\.0\.0\.1:\d+ failed: ")
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -45,7 +45,7 @@ def outcomes(weir, **want):
     got = {o: weir.metrics().sum("weir_requests_total", outcome=o) for o in want}
     h.wait_until(lambda: {o: weir.metrics().sum("weir_requests_total", outcome=o) for o in want} == want, f"{want}, not {got}")
     h.wait_until(lambda: weir.inflight() == 0, "the ledger to be empty")
-    assert weir.metrics().sum("weir_sockets") == 0
+    h.wait_until(lambda: weir.metrics().sum("weir_sockets") == 0, "no socket to be counted")
     h.wait_until(lambda: weir.metrics().sum("weir_buffered_bytes") == 0, "nothing to be held")
 
 
@@ -393,6 +393,7 @@ def test_half_close_keep_ends_each_direction_alone(start_weir, upstream, client)
     c.send("yours")
     c.close()
     outcomes(weir, ok=4)
+    h.wait_until(lambda: heard, "the worker to hear the end")
     assert heard == [b"yours"]
 
 

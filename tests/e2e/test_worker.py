@@ -443,11 +443,10 @@ def test_loading_answers_503(start_worker):
 
 
 def test_it_drains_before_it_ends(start_worker):
-    w = start_worker("--drain", "1h")
+    w = start_worker("--drain", "1h", "--fault", "slow=100x")   # a step is a second: it cannot end before it is looked at
     c = stream(w, max_tokens=20)
     c.head()
     c.event()
-    set_fault(w, "slow=100x")       # a step is a second now: the stream cannot end before it is looked at
     w.kill(signal.SIGTERM)
     h.wait_until(lambda: w.http("GET", "/health").status == 503, "draining")
     r = chat(w, max_tokens=1)
@@ -594,8 +593,8 @@ def test_it_keeps_trying_until_the_registry_answers(start_worker, upstream):
     calls = registry.calls()
     assert calls[:3] == [("PUT", "/v1/endpoints/w")] * 3
     assert chat(w, max_tokens=1).status == 200
-    assert w.log_contains(r"warn report: registration failed: HTTP 503")
-    assert w.log_contains(r"info report: registry answers again after 2 failures")
+    w.wait_line(r"warn report: registration failed: HTTP 503")
+    w.wait_line(r"info report: registry answers again after 2 failures")
 
 
 def test_a_newer_epoch_in_the_registry_is_overtaken(start_worker, upstream):

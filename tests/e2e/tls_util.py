@@ -30,7 +30,7 @@ distinguished_name = name
 
 
 def openssl(*args):
-    done = subprocess.run(["openssl", *args], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["openssl", *args], capture_output=True, text=True, timeout=4 * PATIENCE, check=False)
     assert done.returncode == 0, (args, done.stderr)
 
 

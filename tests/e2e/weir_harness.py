@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the black-box tests are made of: the real binary, upstreams that do what a script says, raw clients.
 
-Order comes from events and counters. Every wait has an end, which is a failure; none is a measurement.
+Order comes from events and counters. Every wait has an end, which is a failure; none is a measurement. Whatever a test
+does not set itself has limits of time that no machine is too slow for: see patient().
 """
 import http.client
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -18,7 +20,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("WEIR_BIN", os.path.join(ROOT, "build", "weir"))
 SLOW = float(os.environ.get("WEIR_SLOW", "1"))      # sanitized builds are slower: bounds grow by this
-PATIENCE = 15.0 * SLOW                              # the bound of a wait that normally ends at once
+PATIENCE = max(60.0, 15.0 * SLOW)                   # the bound of a wait that normally ends at once
+ENDING = 25.0 * SLOW                                # the same for a process told to end: below limits.drain, which hides leaks
 
 SANITIZER_REPORT = re.compile(r"ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:")
 
@@ -39,6 +42,37 @@ def address(text):
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     return ("127.0.0.1" if host == "0.0.0.0" else host, int(port))
+
+
+claims = []
+
+
+def claim(port):
+    """Whether this process has the port from now on, of all that ask this way; nobody listens on it yet."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0weir-test-port-{port}")
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            with socket.socket(socket.AF_INET, kind) as s:
+                if kind == socket.SOCK_STREAM:
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                s.bind(("", port))
+    except OSError:
+        name.close()
+        return False
+    claims.append(name)
+    return True
+
+
+def free_port(span=0):
+    """A port, for TCP and UDP, that nobody else gets while these tests run: it may be closed and opened again. It lies
+    below those that the kernel gives to port 0 and to connections. With a span the port that much higher is free, too."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
+        end = int(f.read().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(max(end - 20000, 1025), max(end, 2050))
+        if claim(port) and (not span or claim(port + span)):
+            return port
 
 
 # ---------------------------------------------------------------------------------------------- processes
@@ -129,7 +163,7 @@ class Process:
             return self.proc.returncode
         self.kill(sig)
         try:
-            rc = self.wait()
+            rc = self.wait(ENDING)
         except AssertionError:
             self.kill()
             self.proc.wait()
@@ -243,13 +277,35 @@ class Metrics:
 # -------------------------------------------------------------------------------------------------- weir
 
 
-class Weir(Process):
-    """`weir serve` on free ports of loopback."""
+# What a check, a stalled engine or a slow client gets in a test that is not about them. An upstream of these tests is
+# Python, and shares its cores with many: seconds without a word are nothing.
+LONG = {"health": {"timeout": "4m"}, "breaker": {"stall": "1h"},
+        "limits": {"header_read": "10m", "body_read": "10m", "idle": "10m", "tls_handshake": "10m"}}
 
-    def __init__(self, config=None, args=(), env=None):
+
+LONG_ROUTE = {"timeouts": {"connect": "2m"}, "queue": {"timeout": "1h"}}
+
+
+def patient(config):
+    """The configuration of a test with long limits where it sets none; text is taken as it is."""
+    def filled(given, long):
+        return {**given, **{section: {**keys, **given.get(section, {})} for section, keys in long.items()}}
+    if isinstance(config, str):
+        return config
+    routes = {"routes": [filled(r, LONG_ROUTE) for r in config["routes"]]} if "routes" in config else {}
+    return {**filled(config, LONG), **routes}
+
+
+class Weir(Process):
+    """`weir serve` on free ports of loopback. What the test does not configure is patient; plain=True: as it is shipped."""
+
+    def __init__(self, config=None, args=(), env=None, plain=False):
         self.dir = tempfile.TemporaryDirectory(prefix="weir-test-")
         argv = [BIN, "serve"]
+        if config is None and not plain:
+            config = {}
         if config is not None:
+            config = config if plain else patient(config)
             path = os.path.join(self.dir.name, "weir.yaml")
             with open(path, "w", encoding="utf-8") as f:
                 f.write(config if isinstance(config, str) else json.dumps(config))  # JSON is YAML
@@ -338,10 +394,11 @@ class Weir(Process):
 
 
 class Worker(Process):
-    """`weir worker` on a free port."""
+    """`weir worker` on a free port. Its lease is a long one: not lost because the machine was away for some seconds."""
 
     def __init__(self, *args, gpu="a100", model="m"):
-        super().__init__([BIN, "worker", "--port", "0", "--gpu", gpu, "--model", model, *args])
+        lease = ["--ttl", "10m"] if "--registry" in args and "--ttl" not in args else []
+        super().__init__([BIN, "worker", "--port", "0", "--gpu", gpu, "--model", model, *lease, *args])
         try:
             self.url = self.ready()["worker"]
         except AssertionError:
