@@ -69,7 +69,7 @@ def run_judge(script, weir, cases):
     with subprocess.Popen(["node", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as node:
         port = json.loads(node.stdout.readline())["port"]
         weir.register(type("Judge", (), {"name": "judge", "url": f"http://127.0.0.1:{port}"}))
-        out, _ = node.communicate("".join(json.dumps(line) + "\n" for line in lines), timeout=120 * h.SLOW)
+        out, _ = node.communicate("".join(json.dumps(line) + "\n" for line in lines), timeout=10 * h.PATIENCE)
     assert node.returncode == 0
     out = [json.loads(line) for line in out.splitlines()]
     return out[:len(cases)], out[len(cases):]

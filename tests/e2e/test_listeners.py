@@ -13,7 +13,7 @@ import tempfile
 import pytest
 
 from tls_util import UnixUpstream
-from weir_harness import BIN, PATIENCE, Process, RawClient, Wire, free_port, wait_until
+from weir_harness import BIN, PATIENCE, Process, RawClient, Wire, free_port, patient, wait_until
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -28,7 +28,7 @@ class UnixClient(RawClient):
 
 
 def settings(config):
-    return json.dumps({"admin": {"address": "127.0.0.1:0"}, "registry": {"address": "off"}, "threads": 2, **config})
+    return json.dumps(patient({"admin": {"address": "127.0.0.1:0"}, "registry": {"address": "off"}, "threads": 2, **config}))
 
 
 class Gateway(Process):

@@ -129,7 +129,7 @@ def test_a_disk_that_was_full_costs_no_line_after_it(start_weir, upstream, tmp_p
 def test_few_descriptors_are_said_with_the_way_out_and_hold(keeper, upstream):
     """256 descriptors: one connection a loop. Further clients are refused; whoever is served is served well."""
     weir = keeper.add(h.Process(["bash", "-c", f"ulimit -n 256; exec '{h.BIN}' serve --host 127.0.0.1 --port 0 --admin-port 0 "
-                                 f"--registry-port 0 --threads 1 --worker-urls {upstream(name='u').url}"]))
+                                 f"--registry-port 0 --threads 1 --health-check-timeout-secs 240 --worker-urls {upstream(name='u').url}"]))
     data = h.address(weir.ready()["data"])
     weir.wait_line("256 file descriptors carry 1: using that; raise the descriptor limit .ulimit -n, LimitNOFILE=. or lower "
                    "limits.connections")

@@ -55,8 +55,9 @@ def test_it_starts_streams_and_ends_all(keeper, sig):
     events = [line for line in done.stdout.splitlines() if line.startswith("data: ")]
     assert done.returncode == 0 and len(events) > 2 and events[-1] == "data: [DONE]", done
     metrics = re.search(r"^metrics +http://(\S+)/metrics$", run.output, re.M).group(1)
-    page = h.Metrics(h.Http(h.address(metrics))("GET", "/metrics").body.decode())
-    assert page.sum("weir_endpoint_up") == 3
+    page = h.Http(h.address(metrics))
+    h.wait_until(lambda: h.Metrics(page("GET", "/metrics").body.decode()).sum("weir_endpoint_up") == 3, "all three to be up")
+    page.close()
     run.kill(sig)
     assert run.wait() == 128 + sig
     assert alive(below) == []

@@ -262,7 +262,7 @@ static void fetch_talks_to_the_server_on_one_loop(void **state)
                               .url = url,
                               .body = SLICE("hello"),
                               .content_type = "text/plain",
-                              .timeout_ns = 5 * NS_PER_S,
+                              .timeout_ns = 60 * NS_PER_S,
                               .body_max = 100,
                               .done = on_fetched,
                               .ctx = &got};
