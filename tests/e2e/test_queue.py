@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queue: who is served first, who is refused, and when. Field reports F4, F7, F8, F9."""
 import json
-import socket
 import threading
 import time
 

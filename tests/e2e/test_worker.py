@@ -2,7 +2,6 @@
 """`weir worker`: the emulated GPU server, alone, over real HTTP."""
 import base64
 import json
-import os
 import shutil
 import signal
 import struct
@@ -530,10 +529,10 @@ class Registry:
 @pytest.mark.sanitize
 def test_it_registers_renews_reports_and_deregisters(start_worker, upstream):
     registry = Registry(upstream)
-    os.environ["WEIR_TEST_TOKEN"] = "s3cret"
     w = start_worker(*FAST, "--registry", registry.up.url + "/", "--service", "chat", "--report", "20ms", "--ttl",
                      "300ms", "--name", "w/1", "--metadata", "rack=7", "--metadata", "zone=a=b", "--weight", "2.5",
-                     "--token", "env:WEIR_TEST_TOKEN", "--max-num-seqs", "32", "--model-version", "v3", gpu="t4")
+                     "--token", "env:WEIR_TEST_TOKEN", "--max-num-seqs", "32", "--model-version", "v3", gpu="t4",
+                     env={"WEIR_TEST_TOKEN": "s3cret"})
     registry.wait("POST", "/v1/endpoints/w%2f1/renew", 2)
     registry.wait("POST", "/v1/endpoints/w%2f1/load", 5)
     assert registry.calls()[0] == ("PUT", "/v1/endpoints/w%2f1")

@@ -281,8 +281,6 @@ class Metrics:
 # Python, and shares its cores with many: seconds without a word are nothing.
 LONG = {"health": {"timeout": "4m"}, "breaker": {"stall": "1h"},
         "limits": {"header_read": "10m", "body_read": "10m", "idle": "10m", "tls_handshake": "10m"}}
-
-
 LONG_ROUTE = {"timeouts": {"connect": "2m"}, "queue": {"timeout": "1h"}}
 
 
@@ -396,9 +394,9 @@ class Weir(Process):
 class Worker(Process):
     """`weir worker` on a free port. Its lease is a long one: not lost because the machine was away for some seconds."""
 
-    def __init__(self, *args, gpu="a100", model="m"):
+    def __init__(self, *args, gpu="a100", model="m", env=None):
         lease = ["--ttl", "10m"] if "--registry" in args and "--ttl" not in args else []
-        super().__init__([BIN, "worker", "--port", "0", "--gpu", gpu, "--model", model, *lease, *args])
+        super().__init__([BIN, "worker", "--port", "0", "--gpu", gpu, "--model", model, *lease, *args], env)
         try:
             self.url = self.ready()["worker"]
         except AssertionError:
