@@ -8,12 +8,15 @@
 
 #include "base/bug.h"
 #include "base/hash.h"
+#include "base/num.h"
 #include "sched/plugin.h"
 
 /* Whoever gives a pick more to read must write it down too: SCHED_RECORD_ROW and _FEATURES, docs/decisions.md. */
 _Static_assert(sizeof(struct sched_row) == 40, "list the new number in SCHED_RECORD_ROW");
 _Static_assert(sizeof(struct features) == 224, "list the new number in SCHED_RECORD_FEATURES");
 _Static_assert(sizeof(struct sched_work) == 68, "list the new number in SCHED_RECORD_WORK");
+
+#define REPLAY_NOW (UINT64_C(1) << 62)
 
 enum { TEXT_FIXED = 2048 /* for the texts of the request */ };
 
@@ -108,6 +111,17 @@ static void keep_row(struct sched_record *r, uint32_t to, const struct sched_vie
     k->row.total_bytes = bounded(k->row.total_bytes);
 }
 
+static void keep_probe(struct sched_record_row *k, const struct sched_probe *p, uint64_t now_ns)
+{
+    if (!p->uses)
+        return;
+    k->probe.rif = p->rif;
+    k->probe.us = p->us;
+    k->probe.uses = p->uses;
+    k->probe.age_ms =
+        (uint32_t)MIN(now_ns > p->at_ns ? (now_ns - p->at_ns) / NS_PER_MS : 0, UINT64_C(1) << 30);
+}
+
 void sched_record_before(struct sched_record *r,
                          const struct sched_view *v,
                          const struct sched_exclude *exclude,
@@ -131,6 +145,8 @@ void sched_record_before(struct sched_record *r,
     for (uint32_t i = 0; i < r->n; i++) {
         keep_row(r, i, v, i);
         r->rows[i].credit = state->credit[i];
+        if (state->probes)
+            keep_probe(&r->rows[i], &state->probes[i], v->now_ns);
         served = served || r->rows[i].serves;
     }
     /* A version that exists is a name of ours; any other is the client's own text. */
@@ -217,8 +233,16 @@ static int stage_set(struct stage *s, const struct sched_record *r, const struct
         rc = sched_scratch_reserve(&s->scratch, mem, r->n);
     if (rc)
         return rc;
-    for (uint32_t i = 0; i < r->n; i++)
-        s->state->credit[i] = r->rows[i].credit;
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct sched_record_row *k = &r->rows[i];
+        s->state->credit[i] = k->credit;
+        if (s->state->probes)
+            s->state->probes[i] =
+                (struct sched_probe){.at_ns = REPLAY_NOW - k->probe.age_ms * NS_PER_MS,
+                                     .rif = k->probe.rif,
+                                     .us = k->probe.us,
+                                     .uses = k->probe.uses};
+    }
     s->state->last_slot = r->last_slot;
     s->state->any_last = r->any_last;
     return 0;
@@ -242,6 +266,7 @@ int sched_replay(const struct sched_record *r,
             .rows = s.rows,
             .work = r->works || sched_policy_reads_work(r->policy) ? s.work : NULL,
             .n = r->n,
+            .now_ns = REPLAY_NOW,
             .model = r->pool_model,
             /* Then the filter asks every candidate, and each says what it said. */
             .any_loading = true};

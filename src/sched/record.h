@@ -61,7 +61,11 @@ enum {
     X(weight)                                                                                      \
     X(limit)                                                                                       \
     X(context)                                                                                     \
-    X(tasks)
+    X(tasks)                                                                                       \
+    X(probe.rif)                                                                                   \
+    X(probe.us)                                                                                    \
+    X(probe.uses)                                                                                  \
+    X(probe.age_ms)
 
 /** Numbers of the features, likewise. */
 #define SCHED_RECORD_FEATURES(X)                                                                   \
@@ -86,6 +90,9 @@ struct sched_record_row {
     uint64_t weight;        /**< millionths */
     uint64_t hash;          /**< of the address */
     int64_t credit;         /**< in the rotation, before the pick */
+    struct {
+        uint32_t rif, us, uses, age_ms;
+    } probe; /**< prequal's, before the pick; uses 0: none */
     uint32_t slot, generation;
     uint32_t limit;   /**< max_concurrency */
     uint32_t context; /**< of the model there; 0 = unknown */

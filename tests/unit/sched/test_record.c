@@ -92,6 +92,7 @@ static void any_request(struct rig *r, struct prng *p)
                              .kv_bytes_per_token = below(p, 2) ? 131072 : 0,
                              .session = prng_next(p),
                              .has_session = below(p, 2) != 0};
+    r->f.prefix_key = below(p, 3) ? prng_next(p) : 0;
     r->f.prompt_bytes = below(p, 2) ? 4 * r->f.prompt_tokens : 0;
     r->f.n_prompts = below(p, 4) ? 0 : (uint32_t)below(p, 5);
     if (below(p, 3) == 0)
