@@ -48,6 +48,8 @@ struct sched_view {
     bool any_loading;      /**< some candidate's engine says that its model is still being loaded */
     struct sched_common common; /**< of the rows; any == 0: not known, sched_pick() looks */
     uint64_t now_ns;            /**< for a pick that keeps probes */
+    const struct sched_prefix_ask
+        *hits; /**< beside the rows, for records; NULL: nobody was asked */
     /* filled by sched_pick() */
     struct sched_need need;
 };

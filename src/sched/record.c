@@ -83,8 +83,10 @@ static void keep_features(struct sched_record *r, const struct features *f)
     k->kv_bytes_per_token = bounded(f->kv_bytes_per_token);
     k->body_bytes = bounded(f->body_bytes);
     k->tenant = k->region = k->gpu_type = slice_of(NULL, 0);
-    k->blocks = NULL;
-    k->n_blocks = 0;
+    r->n_blocks = f->blocks ? MIN(f->n_blocks, (uint32_t)SCHED_RECORD_BLOCKS) : 0;
+    if (r->n_blocks)
+        memcpy(r->blocks, f->blocks, r->n_blocks * sizeof(r->blocks[0]));
+    k->blocks = r->blocks;
     r->tenant = f->tenant.n ? hash_slice(f->tenant, 0) : 0;
 }
 
@@ -107,6 +109,8 @@ static void keep_row(struct sched_record *r, uint32_t to, const struct sched_vie
     };
     if (v->work)
         k->work = v->work[from];
+    if (v->hits)
+        k->hit_blocks = v->hits[from].hits;
     k->row.free_bytes = bounded(k->row.free_bytes);
     k->row.total_bytes = bounded(k->row.total_bytes);
 }
