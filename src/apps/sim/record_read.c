@@ -6,6 +6,9 @@
 
 #include "base/bug.h"
 
+/* Of all the rows of a pool together. */
+#define CREDIT_MOST (INT64_C(1) << 61)
+
 static const json_t *get(struct read_record *r, const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
@@ -181,6 +184,34 @@ static void decision(struct read_record *r, const json_t *o)
         r->wrong = "rejection";
 }
 
+/* What a pick of a living pool can rely on. */
+static void check(struct read_record *r, const json_t *o)
+{
+    const struct sched_record *k = r->record;
+    const struct policy *p = &r->policy;
+    const char *wrong = NULL;
+
+    for (uint32_t i = 0; i < p->n_curve && i < POLICY_CURVE_MAX; i++)
+        if (p->curve[i].util_bp > 10000 || (i && p->curve[i].util_bp <= p->curve[i - 1].util_bp))
+            wrong = "policy.curve";
+    for (uint32_t i = 0; i < k->n; i++) {
+        if (k->rows[i].weight == 0)
+            wrong = "rows.weight";
+        if (k->rows[i].credit > CREDIT_MOST || k->rows[i].credit < -CREDIT_MOST)
+            wrong = "rows.credit";
+        if (i && k->rows[i].slot <= k->rows[i - 1].slot)
+            wrong = "rows.slot";
+    }
+    if (r->logged.row != DECISION_NOBODY && r->logged.row >= k->n)
+        wrong = "decision.row";
+    if (k->members != k->n && !json_is_true(json_object_get(o, "truncated")))
+        wrong = "members";
+    if (k->n > SCHED_ROWS_MAX)
+        wrong = "rows";
+    if (wrong && !r->wrong)
+        r->wrong = wrong;
+}
+
 int record_read(const json_t *o, const struct mem *mem, struct read_record *r)
 {
     const json_t *rows = json_object_get(o, "rows");
@@ -212,6 +243,7 @@ int record_read(const json_t *o, const struct mem *mem, struct read_record *r)
     for (uint32_t i = 0; i < n; i++)
         row(r, json_array_get(rows, i), &k->rows[i]);
     k->captured = true;
+    check(r, o);
     return 0;
 }
 
