@@ -39,7 +39,7 @@ struct features {
     uint32_t expected_output; /**< tokens, by what was learned; 0 = not asked */
     const uint64_t *blocks;   /**< prefix chain, design section 3; NULL when not computed */
     uint32_t n_blocks;
-    uint64_t prefix_key; /**< name of the first block; 0 = none */
+    uint64_t prefix_key; /**< hash of the first 100 characters of the first user's text; 0 = none */
 };
 
 #endif /* WEIR_MODEL_FEATURES_T_H */

@@ -415,3 +415,84 @@ uint32_t peek_prefix(struct slice body,
         feed_messages(&r, turns);
     return r.chain.n;
 }
+
+/* ---- the first characters ---- */
+
+enum { KEY_CHARS = 100, KEY_BYTES = KEY_CHARS * 4 };
+
+struct beginning {
+    char bytes[KEY_BYTES];
+    uint32_t n, chars;
+};
+
+/* @return true when it is full. */
+static bool begin_with(struct beginning *b, struct slice text)
+{
+    for (size_t i = 0; i < text.n; i++) {
+        /* A character of UTF-8 is its first byte and those that go on with 10. */
+        bool starts = ((unsigned char)text.p[i] & 0xC0) != 0x80;
+        if (b->n == KEY_BYTES || (starts && b->chars == KEY_CHARS))
+            return true;
+        b->chars += starts;
+        b->bytes[b->n++] = text.p[i];
+    }
+    return false;
+}
+
+static int begin_piece(void *ctx, enum json_event event, struct slice text, bool last)
+{
+    (void)last;
+    return event == JSON_SCAN_STRING && begin_with(ctx, text) ? 1 : 0;
+}
+
+static uint64_t key_of(struct slice raw)
+{
+    struct beginning b = {.n = 0};
+
+    if (!raw.p)
+        return 0;
+    if (plain(raw))
+        (void)begin_with(&b, raw);
+    else
+        (void)unescape(raw, begin_piece, &b);
+    return b.n ? hash_slice(slice_of(b.bytes, b.n), 0) : 0;
+}
+
+/* A string, or the first string of a list. */
+static struct slice first_string(struct slice v, struct slice name)
+{
+    struct slice text = string_of(v);
+    struct slice part;
+    bool first = true;
+
+    if (text.p || !eat(&v, '['))
+        return text;
+    while (!text.p && element(&v, &first, &part))
+        text = name.p ? string_of(find(part, name)) : string_of(part);
+    return text;
+}
+
+uint64_t peek_prefix_key(struct slice body, uint32_t task)
+{
+    struct slice absent = slice_of(NULL, 0);
+    struct slice message;
+    struct prompt_keys k;
+    bool first = true;
+
+    if (!(task & (TASK_CHAT | TASK_COMPLETION)))
+        return 0;
+    find_keys(body, &k);
+    if (task & TASK_COMPLETION)
+        return k.prompt.p ? key_of(first_string(k.prompt, absent)) : 0;
+    struct slice turns = k.messages.p ? k.messages : k.input;
+    if (!turns.p || string_of(turns).p)
+        return turns.p ? key_of(string_of(turns)) : 0;
+    if (!eat(&turns, '['))
+        return 0;
+    while (element(&turns, &first, &message)) {
+        struct slice role = string_of(find(message, SLICE("role")));
+        if (role.p && key_is(role, SLICE("user")))
+            return key_of(first_string(find(message, SLICE("content")), SLICE("text")));
+    }
+    return 0;
+}

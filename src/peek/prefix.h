@@ -29,4 +29,10 @@ uint32_t peek_prefix(struct slice body,
                      uint64_t *names,
                      uint32_t max);
 
+/**
+ * Hash of the first 100 characters of the first user's text, or of the prompt: what KubeAI routes by.
+ * @param body, task as above. @return 0: there is no such text. Cost: O(body).
+ */
+uint64_t peek_prefix_key(struct slice body, uint32_t task);
+
 #endif /* WEIR_PEEK_PREFIX_H */

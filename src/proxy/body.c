@@ -206,6 +206,9 @@ void body_prefix(struct exchange *x)
                                         loop_mem(), x->blocks, (uint32_t)max);
         }
     }
+    if (plan_route(x->plan, x->route)->reads_prefix_key && !x->f.prefix_key && whole &&
+        !(x->scan && x->scan->multipart))
+        x->f.prefix_key = peek_prefix_key(buf_slice(&x->body), x->f.task);
     sched_lore_prepare(p->lore, &x->f);
 }
 

@@ -146,6 +146,7 @@ int plan_new(struct proxy *p, const struct proxy_options *o, struct plan **out)
     int rc = n->users && n->leaves && n->routes ? 0 : WEIR_E_NOMEM;
     for (uint32_t i = 0; !rc && i < r->n_routes; i++) {
         n->routes[i].reads_body = sched_policy_reads_body(r->routes[i].policy);
+        n->routes[i].reads_prefix_key = sched_policy_reads_prefix_key(r->routes[i].policy);
         n->routes[i].reads_work = sched_policy_reads_work(r->routes[i].policy);
         n->routes[i].uses_session = uses_session(r->routes[i].policy);
         rc = track_get(p, r, i, &n->routes[i].track);

@@ -45,9 +45,10 @@ struct alias {
 /** What is known of a route beyond its configuration. */
 struct plan_route {
     struct track *track;
-    bool reads_body;   /**< its policy looks into the body beyond the model */
-    bool reads_work;   /**< its policy counts work, so prefixes and sessions matter */
-    bool uses_session; /**< its policy picks by session */
+    bool reads_body;       /**< its policy looks into the body beyond the model */
+    bool reads_prefix_key; /**< its policy goes by the first characters of a prompt */
+    bool reads_work;       /**< its policy counts work, so prefixes and sessions matter */
+    bool uses_session;     /**< its policy picks by session */
 };
 
 /** Requests of one lane under a plan; written by that lane alone. A line for each. */

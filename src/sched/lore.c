@@ -90,7 +90,6 @@ void sched_lore_prepare(const struct sched_lore *l, struct features *f)
     if (f->prompt_bytes && f->prompt_bytes < UINT64_C(1) << 50)
         f->prompt_tokens = ((f->prompt_bytes << 8) + bpt - 1) / bpt;
     f->bytes_per_token = bpt;
-    f->prefix_key = f->n_blocks ? f->blocks[0] : 0;
     f->expected_output = sched_lengths_guess(lengths, f).mean;
 }
 

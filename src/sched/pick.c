@@ -16,73 +16,101 @@ int sched_state_new(const struct mem *mem, struct sched_state **out)
     return 0;
 }
 
-void sched_state_free(struct sched_state *s)
+/* What a state holds beside its candidates; what the pick does not want stays NULL. */
+static void beside_fini(struct sched_state *s)
 {
-    if (!s)
-        return;
     mem_free(s->mem, s->credit);
     mem_free(s->mem, s->saved);
     mem_free(s->mem, s->who);
     mem_free(s->mem, s->table);
+    mem_free(s->mem, s->ring);
+    mem_free(s->mem, s->probes);
+    mem_free(s->mem, s->saved_probes);
+}
+
+void sched_state_free(struct sched_state *s)
+{
+    if (!s)
+        return;
+    beside_fini(s);
     mem_free(s->mem, s);
 }
 
 void sched_state_policy(struct sched_state *s, const struct policy *p)
 {
     s->wants_table = sched_pickers[p->pick].needs_table;
+    s->wants_ring = sched_pickers[p->pick].needs_ring;
+    s->wants_probes = sched_pickers[p->pick].needs_probes;
 }
 
 struct sched_mark sched_state_save(struct sched_state *s)
 {
     if (s->n)
         memcpy(s->saved, s->credit, s->n * sizeof(*s->credit));
-    return (struct sched_mark){s->last_slot, s->any_last};
+    if (s->probes)
+        memcpy(s->saved_probes, s->probes, s->n * sizeof(*s->probes));
+    return (struct sched_mark){s->last_slot, s->any_last, s->probe_turn};
 }
 
 void sched_state_restore(struct sched_state *s, struct sched_mark m)
 {
     if (s->n)
         memcpy(s->credit, s->saved, s->n * sizeof(*s->credit));
+    if (s->probes)
+        memcpy(s->probes, s->saved_probes, s->n * sizeof(*s->probes));
     s->last_slot = m.last_slot;
     s->any_last = m.any_last;
+    s->probe_turn = m.probe_turn;
+}
+
+static int beside_init(struct sched_state *s, const struct sched_candidate *c, uint32_t n)
+{
+    s->credit = mem_array(s->mem, n, sizeof(*s->credit));
+    s->saved = mem_array(s->mem, n, sizeof(*s->saved));
+    s->who = mem_array(s->mem, n, sizeof(*s->who));
+    if (!s->credit || !s->saved || !s->who)
+        return WEIR_E_NOMEM;
+    if (s->wants_probes && n) {
+        s->probes = mem_array(s->mem, n, sizeof(*s->probes));
+        s->saved_probes = mem_array(s->mem, n, sizeof(*s->saved_probes));
+        if (!s->probes || !s->saved_probes)
+            return WEIR_E_NOMEM;
+    }
+    int rc = s->wants_table ? sched_maglev_build(s->mem, c, n, &s->table, &s->table_size) : 0;
+    if (rc == 0 && s->wants_ring)
+        rc = sched_ring_build(s->mem, c, n, &s->ring, &s->ring_size);
+    return rc;
 }
 
 int sched_state_members(struct sched_state *s, const struct sched_candidate *c, uint32_t n)
 {
-    int64_t *credit = mem_array(s->mem, n, sizeof(*credit));
-    int64_t *saved = mem_array(s->mem, n, sizeof(*saved));
-    struct sched_who *who = mem_array(s->mem, n, sizeof(*who));
+    struct sched_state fresh = {.mem = s->mem,
+                                .n = n,
+                                .last_slot = s->last_slot,
+                                .any_last = s->any_last,
+                                .wants_table = s->wants_table,
+                                .wants_ring = s->wants_ring,
+                                .wants_probes = s->wants_probes,
+                                .probe_turn = s->probe_turn};
 
-    uint16_t *table = NULL;
-    uint32_t table_size = 0;
-    int rc = !credit || !saved || !who ? WEIR_E_NOMEM
-             : s->wants_table          ? sched_maglev_build(s->mem, c, n, &table, &table_size)
-                                       : 0;
-    if (rc) {
-        mem_free(s->mem, credit);
-        mem_free(s->mem, saved);
-        mem_free(s->mem, who);
+    if (beside_init(&fresh, c, n) != 0) {
+        beside_fini(&fresh);
         return WEIR_E_NOMEM;
     }
     uint32_t old = 0;
     for (uint32_t i = 0; i < n; i++) {
-        who[i] = (struct sched_who){c[i].slot, c[i].generation};
+        fresh.who[i] = (struct sched_who){c[i].slot, c[i].generation};
         while (old < s->n && s->who[old].slot < c[i].slot)
             old++;
-        if (old < s->n && s->who[old].slot == c[i].slot &&
-            s->who[old].generation == c[i].generation)
-            credit[i] = s->credit[old];
+        if (old == s->n || s->who[old].slot != c[i].slot ||
+            s->who[old].generation != c[i].generation)
+            continue;
+        fresh.credit[i] = s->credit[old];
+        if (fresh.probes && s->probes)
+            fresh.probes[i] = s->probes[old];
     }
-    mem_free(s->mem, s->credit);
-    mem_free(s->mem, s->saved);
-    mem_free(s->mem, s->who);
-    s->credit = credit;
-    s->saved = saved;
-    mem_free(s->mem, s->table);
-    s->who = who;
-    s->table = table;
-    s->table_size = table_size;
-    s->n = n;
+    beside_fini(s);
+    *s = fresh;
     return 0;
 }
 

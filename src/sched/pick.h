@@ -47,6 +47,9 @@ struct sched_view {
     uint32_t common_tasks; /**< tasks that every candidate's endpoint does; 0 = not known */
     bool any_loading;      /**< some candidate's engine says that its model is still being loaded */
     struct sched_common common; /**< of the rows; any == 0: not known, sched_pick() looks */
+    uint64_t now_ns;            /**< for a pick that keeps probes */
+    const struct sched_prefix_ask
+        *hits; /**< beside the rows, for records; NULL: nobody was asked */
     /* filled by sched_pick() */
     struct sched_need need;
 };
@@ -91,7 +94,10 @@ struct sched_state;
 struct sched_picker {
     const char *name;
     bool reads_work;
-    bool needs_table; /**< of maglev, made when members change */
+    bool needs_table;  /**< of maglev, made when members change */
+    bool needs_ring;   /**< of prefix_hash, likewise */
+    bool needs_probes; /**< it keeps answers to probes, and asks what time it is */
+    bool reads_prefix_key;
     bool draws_two; /**< compares two only, so that even the cheapest is chosen at most so often */
     /** @param n above 0. @return index into fit. May move the state on. */
     uint32_t (*pick)(const struct sched_view *v,
@@ -119,6 +125,12 @@ bool sched_policy_reads_body(const struct policy *p);
 
 /** Does it look at work in seconds, prefix hits and sessions (sched/work.h)? */
 bool sched_policy_reads_work(const struct policy *p);
+
+/** Does its pick go by features.prefix_key? */
+static inline bool sched_policy_reads_prefix_key(const struct policy *p)
+{
+    return sched_pickers[p->pick].reads_prefix_key;
+}
 
 /** Rotation of one pool, and maglev's table; survives snapshots for the endpoints that stay. */
 int sched_state_new(const struct mem *mem, struct sched_state **out) MUST_CHECK;

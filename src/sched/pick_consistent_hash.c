@@ -100,31 +100,6 @@ static uint64_t draw(uint64_t endpoint, uint64_t key)
     return prng_next(&r);
 }
 
-static uint32_t by_key(const struct sched_view *v,
-                       const uint32_t *fit,
-                       uint32_t n,
-                       uint64_t key,
-                       const struct sched_cost *costs,
-                       struct sched_state *state,
-                       uint64_t seed)
-{
-    struct sched_bound bound = sched_bound_of(v, fit, n);
-    struct sched_cost low = {1, 0};
-    uint32_t home = UINT32_MAX;
-
-    for (uint32_t i = 0; i < n; i++) {
-        const struct sched_candidate *c = &v->candidates[fit[i]];
-        struct sched_cost cost = {neg_log2(draw(c->hash, key)), c->weight};
-        if (home != UINT32_MAX && !sched_cost_less(cost, low))
-            continue;
-        if (sched_below_bound(&bound, v, fit[i])) {
-            low = cost;
-            home = i;
-        }
-    }
-    return home == UINT32_MAX ? sched_pick_lowest(v, fit, n, costs, state, seed) : home;
-}
-
 uint32_t sched_pick_consistent_hash(const struct sched_view *v,
                                     const uint32_t *fit,
                                     uint32_t n,
@@ -132,20 +107,21 @@ uint32_t sched_pick_consistent_hash(const struct sched_view *v,
                                     struct sched_state *state,
                                     uint64_t seed)
 {
+    struct sched_bound bound = sched_bound_of(v, fit, n);
+    struct sched_cost low = {1, 0};
+    uint32_t home = n;
+
     if (!v->features->has_session)
         return sched_pick_lowest(v, fit, n, costs, state, seed);
-    return by_key(v, fit, n, v->features->session, costs, state, seed);
-}
-
-/* KubeAI's prefix hash, by the first block of the prompt instead of its first 100 characters. */
-uint32_t sched_pick_prefix_hash(const struct sched_view *v,
-                                const uint32_t *fit,
-                                uint32_t n,
-                                const struct sched_cost *costs,
-                                struct sched_state *state,
-                                uint64_t seed)
-{
-    if (!v->features->prefix_key)
-        return sched_pick_lowest(v, fit, n, costs, state, seed);
-    return by_key(v, fit, n, v->features->prefix_key, costs, state, seed);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sched_candidate *c = &v->candidates[fit[i]];
+        struct sched_cost cost = {neg_log2(draw(c->hash, v->features->session)), c->weight};
+        if (home != n && !sched_cost_less(cost, low))
+            continue;
+        if (sched_below_bound(&bound, v, fit[i])) {
+            low = cost;
+            home = i;
+        }
+    }
+    return home == n ? sched_pick_lowest(v, fit, n, costs, state, seed) : home;
 }

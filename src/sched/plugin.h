@@ -22,6 +22,21 @@ struct sched_state {
     bool wants_table;    /**< the pick is maglev */
     uint16_t *table;     /**< rows by place; NULL without members */
     uint32_t table_size; /**< a prime */
+    bool wants_ring;     /**< the pick is prefix_hash */
+    struct sched_ring_point {
+        uint64_t hash;
+        uint32_t row;
+    } * ring;           /**< rising; NULL without members */
+    uint32_t ring_size; /**< points */
+    bool wants_probes;  /**< the pick is prequal */
+    /** An answer to a probe, kept by prequal: at most one of each candidate. */
+    struct sched_probe {
+        uint64_t at_ns;
+        uint32_t rif;  /**< requests in flight there, at that time and sent since by us */
+        uint32_t us;   /**< latency */
+        uint32_t uses; /**< it may be used so often; 0 = there is none */
+    } * probes, *saved_probes;
+    bool probe_turn; /**< which one goes next: the worst, else the oldest */
 };
 
 /** The lookup table of these candidates; O(size). @return 0 with *table owned by the caller, or WEIR_E_NOMEM. maglev.c. */
@@ -31,10 +46,17 @@ int sched_maglev_build(const struct mem *mem,
                        uint16_t **table,
                        uint32_t *size) MUST_CHECK;
 
+/** The ring of these candidates; O(points log points). @return 0 with *ring owned by the caller, or WEIR_E_NOMEM. ring.c. */
+int sched_ring_build(const struct mem *mem,
+                     const struct sched_candidate *c,
+                     uint32_t n,
+                     struct sched_ring_point **ring,
+                     uint32_t *size) MUST_CHECK;
+
 /** Remember the rotation and go back to it: an explanation must not take anybody's turn. */
 struct sched_mark {
     uint32_t last_slot;
-    bool any_last;
+    bool any_last, probe_turn;
 };
 struct sched_mark sched_state_save(struct sched_state *s);
 void sched_state_restore(struct sched_state *s, struct sched_mark m);
@@ -124,6 +146,10 @@ void sched_score_response_time(const struct sched_view *v,
                                const uint32_t *fit,
                                uint32_t n,
                                struct sched_cost *costs);
+void sched_score_peak_ewma(const struct sched_view *v,
+                           const uint32_t *fit,
+                           uint32_t n,
+                           struct sched_cost *costs);
 void sched_score_token_load(const struct sched_view *v,
                             const uint32_t *fit,
                             uint32_t n,

@@ -43,6 +43,7 @@ const struct sched_score sched_scores[] = {
     {.name = "queued_work", .unit = 1, .reads_work = true, .cost = sched_score_queued_work},
     {.name = "uncached", .unit = 1, .reads_work = true, .cost = sched_score_uncached},
     {.name = "response_time", .unit = 1, .reads_work = true, .cost = sched_score_response_time},
+    {.name = "peak_ewma", .unit = 1, .reads_work = true, .cost = sched_score_peak_ewma},
     {.name = "token_load", .unit = 1, .reads_work = true, .cost = sched_score_token_load},
     {.name = "reported", .unit = 1, .reads_work = true, .cost = sched_score_reported},
 };
@@ -59,9 +60,13 @@ const struct sched_picker sched_pickers[] = {
     {.name = "maglev", .needs_table = true, .pick = sched_pick_maglev},
     {.name = "bounded", .pick = sched_pick_bounded},
     {.name = "sticky", .reads_work = true, .pick = sched_pick_sticky},
-    {.name = "prefix_hash", .reads_work = true, .pick = sched_pick_prefix_hash},
+    {.name = "prefix_hash",
+     .reads_work = true,
+     .needs_ring = true,
+     .reads_prefix_key = true,
+     .pick = sched_pick_prefix_hash},
     {.name = "cache_aware", .reads_work = true, .pick = sched_pick_cache_aware},
     {.name = "affinity", .reads_work = true, .pick = sched_pick_affinity},
-    {.name = "prequal", .reads_work = true, .pick = sched_pick_prequal},
+    {.name = "prequal", .reads_work = true, .needs_probes = true, .pick = sched_pick_prequal},
 };
 const uint32_t sched_n_pickers = ARRAY_LEN(sched_pickers);

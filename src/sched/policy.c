@@ -26,6 +26,7 @@ static const struct recipe RECIPES[] = {
     {"maglev", "load", "maglev", NULL},
     {"prefix_cache", "uncached", "bounded", "load"},
     {"response_time", "response_time", "lowest", NULL},
+    {"peak_ewma", "peak_ewma", "lowest", NULL},
     {"prequal", "load", "prequal", NULL},
     {"cache_aware", "load", "cache_aware", NULL},
     {"prefix_hash", "load", "prefix_hash", NULL},
@@ -40,7 +41,6 @@ static const struct {
 } SYNONYMS[] = {
     {"least_load", "least_request"},
     {"consistent_hashing", "consistent_hash"},
-    {"peak_ewma", "response_time"},
 };
 
 /* Every policy routes by model and need: they differ in how they choose among what fits. */

@@ -341,6 +341,8 @@ static void pick(struct sched_pool *p,
     if (p->reads_work)
         sched_work_request(p->lore, v->features, p->candidates, p->n, now_ns, scratch->ask,
                            scratch->work);
+    v->now_ns = now_ns;
+    v->hits = p->reads_work && p->lore && v->features->n_blocks ? scratch->ask : NULL;
     if (record) {
         sched_record_before(record, v, exclude, p->state, seed);
         if (!why && v->n <= record->cap)

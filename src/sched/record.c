@@ -8,12 +8,15 @@
 
 #include "base/bug.h"
 #include "base/hash.h"
+#include "base/num.h"
 #include "sched/plugin.h"
 
 /* Whoever gives a pick more to read must write it down too: SCHED_RECORD_ROW and _FEATURES, docs/decisions.md. */
 _Static_assert(sizeof(struct sched_row) == 40, "list the new number in SCHED_RECORD_ROW");
 _Static_assert(sizeof(struct features) == 224, "list the new number in SCHED_RECORD_FEATURES");
 _Static_assert(sizeof(struct sched_work) == 68, "list the new number in SCHED_RECORD_WORK");
+
+#define REPLAY_NOW (UINT64_C(1) << 62)
 
 enum { TEXT_FIXED = 2048 /* for the texts of the request */ };
 
@@ -80,8 +83,10 @@ static void keep_features(struct sched_record *r, const struct features *f)
     k->kv_bytes_per_token = bounded(f->kv_bytes_per_token);
     k->body_bytes = bounded(f->body_bytes);
     k->tenant = k->region = k->gpu_type = slice_of(NULL, 0);
-    k->blocks = NULL;
-    k->n_blocks = 0;
+    r->n_blocks = f->blocks ? MIN(f->n_blocks, (uint32_t)SCHED_RECORD_BLOCKS) : 0;
+    if (r->n_blocks)
+        memcpy(r->blocks, f->blocks, r->n_blocks * sizeof(r->blocks[0]));
+    k->blocks = r->blocks;
     r->tenant = f->tenant.n ? hash_slice(f->tenant, 0) : 0;
 }
 
@@ -104,8 +109,21 @@ static void keep_row(struct sched_record *r, uint32_t to, const struct sched_vie
     };
     if (v->work)
         k->work = v->work[from];
+    if (v->hits)
+        k->hit_blocks = v->hits[from].hits;
     k->row.free_bytes = bounded(k->row.free_bytes);
     k->row.total_bytes = bounded(k->row.total_bytes);
+}
+
+static void keep_probe(struct sched_record_row *k, const struct sched_probe *p, uint64_t now_ns)
+{
+    if (!p->uses)
+        return;
+    k->probe.rif = p->rif;
+    k->probe.us = p->us;
+    k->probe.uses = p->uses;
+    k->probe.age_ms =
+        (uint32_t)MIN(now_ns > p->at_ns ? (now_ns - p->at_ns) / NS_PER_MS : 0, UINT64_C(1) << 30);
 }
 
 void sched_record_before(struct sched_record *r,
@@ -131,6 +149,8 @@ void sched_record_before(struct sched_record *r,
     for (uint32_t i = 0; i < r->n; i++) {
         keep_row(r, i, v, i);
         r->rows[i].credit = state->credit[i];
+        if (state->probes)
+            keep_probe(&r->rows[i], &state->probes[i], v->now_ns);
         served = served || r->rows[i].serves;
     }
     /* A version that exists is a name of ours; any other is the client's own text. */
@@ -217,8 +237,16 @@ static int stage_set(struct stage *s, const struct sched_record *r, const struct
         rc = sched_scratch_reserve(&s->scratch, mem, r->n);
     if (rc)
         return rc;
-    for (uint32_t i = 0; i < r->n; i++)
-        s->state->credit[i] = r->rows[i].credit;
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct sched_record_row *k = &r->rows[i];
+        s->state->credit[i] = k->credit;
+        if (s->state->probes)
+            s->state->probes[i] =
+                (struct sched_probe){.at_ns = REPLAY_NOW - k->probe.age_ms * NS_PER_MS,
+                                     .rif = k->probe.rif,
+                                     .us = k->probe.us,
+                                     .uses = k->probe.uses};
+    }
     s->state->last_slot = r->last_slot;
     s->state->any_last = r->any_last;
     return 0;
@@ -242,6 +270,7 @@ int sched_replay(const struct sched_record *r,
             .rows = s.rows,
             .work = r->works || sched_policy_reads_work(r->policy) ? s.work : NULL,
             .n = r->n,
+            .now_ns = REPLAY_NOW,
             .model = r->pool_model,
             /* Then the filter asks every candidate, and each says what it said. */
             .any_loading = true};

@@ -14,6 +14,7 @@ enum {
     SCHED_RECORD_FORMAT = 1, /**< rises when an old reader would misunderstand */
     SCHED_RECORD_ROWS =
         64, /**< rows of a record that is logged; of larger pools part is left out */
+    SCHED_RECORD_BLOCKS = 64, /**< names of prefix blocks kept */
     SCHED_RECORD_ID_MAX =
         128, /**< bytes of an endpoint's id; it is for people, slot and generation name it */
 };
@@ -61,7 +62,12 @@ enum {
     X(weight)                                                                                      \
     X(limit)                                                                                       \
     X(context)                                                                                     \
-    X(tasks)
+    X(tasks)                                                                                       \
+    X(hit_blocks)                                                                                  \
+    X(probe.rif)                                                                                   \
+    X(probe.us)                                                                                    \
+    X(probe.uses)                                                                                  \
+    X(probe.age_ms)
 
 /** Numbers of the features, likewise. */
 #define SCHED_RECORD_FEATURES(X)                                                                   \
@@ -74,6 +80,7 @@ enum {
     X(kv_bytes_per_token)                                                                          \
     X(n_images)                                                                                    \
     X(n_audio)                                                                                     \
+    X(n_blocks)                                                                                    \
     X(body_bytes)                                                                                  \
     X(priority)                                                                                    \
     X(bytes_per_token)                                                                             \
@@ -86,12 +93,16 @@ struct sched_record_row {
     uint64_t weight;        /**< millionths */
     uint64_t hash;          /**< of the address */
     int64_t credit;         /**< in the rotation, before the pick */
+    struct {
+        uint32_t rif, us, uses, age_ms;
+    } probe; /**< prequal's, before the pick; uses 0: none */
     uint32_t slot, generation;
-    uint32_t limit;   /**< max_concurrency */
-    uint32_t context; /**< of the model there; 0 = unknown */
-    uint32_t tasks;   /**< enum task bits; 0 = any */
-    bool serves;      /**< it has the model in the version asked for, ready */
-    struct slice id;  /**< points into the record's text */
+    uint32_t limit;      /**< max_concurrency */
+    uint32_t context;    /**< of the model there; 0 = unknown */
+    uint32_t tasks;      /**< enum task bits; 0 = any */
+    uint32_t hit_blocks; /**< leading blocks of the prompt believed to be there */
+    bool serves;         /**< it has the model in the version asked for, ready */
+    struct slice id;     /**< points into the record's text */
 };
 
 /** Fill by sched_record_new(). */
@@ -104,8 +115,10 @@ struct sched_record {
     uint32_t members; /**< of the pool; above n the record is cut and cannot be replayed */
     uint32_t n;
     struct features
-        features; /**< texts point into the record's; tenant, region, class and blocks are left out */
-    uint64_t tenant; /**< hash of the tenant; 0 = none */
+        features; /**< texts point into the record's; tenant, region and class are left out */
+    uint64_t blocks[SCHED_RECORD_BLOCKS]; /**< names of the prompt's first blocks */
+    uint32_t n_blocks;                    /**< kept; features.n_blocks says how many there were */
+    uint64_t tenant;                      /**< hash of the tenant; 0 = none */
     bool
         version_unknown; /**< a version was asked for that no candidate has: its text is not kept */
     struct slice pool_model;     /**< sched_view.model */

@@ -118,6 +118,13 @@ static void put_features(struct buf *out, const struct sched_record *r)
         buf_put_char(out, ',');
         put_hex(out, "prefix_key", f->prefix_key);
     }
+    buf_put_str(out, r->n_blocks ? ",\"blocks\":[" : "");
+    for (uint32_t i = 0; i < r->n_blocks; i++) {
+        buf_put_str(out, i ? ",\"" : "\"");
+        buf_put_hex(out, r->blocks[i], 16);
+        buf_put_char(out, '"');
+    }
+    buf_put_str(out, r->n_blocks ? "]" : "");
     if (r->tenant) {
         buf_put_char(out, ',');
         put_hex(out, "tenant", r->tenant);

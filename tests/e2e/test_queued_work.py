@@ -58,3 +58,19 @@ def test_explain_says_seconds_and_tokens(start_weir, start_worker):
     assert cold["prefix_hit_tokens"] == 0
     assert warm["uncached_tokens"] < cold["uncached_tokens"]
     assert set(warm) >= {"wait_seconds", "prefill_seconds", "decode_seconds", "cost", "terms"}
+
+
+def test_prefix_hash_goes_by_the_users_first_hundred_characters(start_weir, start_worker):
+    weir = start_weir(args=["--policy", "prefix_hash"])
+    fleet(weir, start_worker, 4)
+    for turn in range(2):
+        for user in range(16):
+            text = ("user %d " % user).ljust(100, "é") + "turn %d" % turn
+            body = {"messages": [{"role": "system", "content": "turn %d" % turn}, {"role": "user", "content": text}],
+                    "model": "m", "max_tokens": 2}
+            r = weir.http("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+            assert r.status == 200, r.body
+    decisions = json.loads(weir.admin_http("GET", "/api/v1/decisions?limit=100").body)["decisions"]
+    homes = [(d["features"]["prefix_key"], d["decision"]["endpoint"]) for d in reversed(decisions)]
+    assert homes[:16] == homes[16:] and len(set(homes)) == 16
+    assert len({endpoint for _, endpoint in homes}) > 1

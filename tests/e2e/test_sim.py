@@ -177,6 +177,47 @@ def test_a_live_log_of_decisions_is_a_trace(start_weir, start_worker, tmp_path):
     assert metrics(report)["chain"]["ok"] == 5
 
 
+def test_a_live_log_is_decided_again_by_other_policies(start_weir, start_worker, tmp_path):
+    """What if: its own policy decides the same, another one otherwise; and as a trace its prompts hit caches."""
+    weir = start_weir()
+    for _ in range(2):
+        weir.register(start_worker("--time-scale", "1000"))
+    prompts = [c * 8000 for c in "abab"]
+    for text in prompts:
+        assert weir.chat(messages=[{"role": "user", "content": text}], max_tokens=4).status == 200
+
+    def log_of_ended():
+        r = weir.admin_http("GET", "/api/v1/decisions?format=jsonl")
+        lines = [json.loads(line) for line in r.body.decode().splitlines()]
+        return lines if len(lines) == 4 and all(d["outcome"] for d in lines) else None
+    lines = h.wait_until(log_of_ended, "four decisions to end")
+    assert [(d["features"]["n_blocks"], len(d["features"]["blocks"])) for d in lines] == [(3, 3)] * 4
+    again = lines[0]            # the newest first
+    assert 3 in [r.get("hit_blocks", 0) for r in again["rows"]]
+    assert prompts[0][:50] not in json.dumps(lines)
+    config = tmp_path / "weir.yaml"
+    config.write_text("policies: {last: {pick: lowest, scores: [{name: load}]}}\n")
+    log = tmp_path / "decisions.jsonl"
+    log.write_text("".join(json.dumps(d) + "\n" for d in lines))
+    report = json.loads(sim("--replay-decisions", log, "--config", config, "--policy",
+                            "queued_work,round_robin,last", "--json"))
+    assert (report["decisions"], report["different"], report["truncated"]) == (4, 0, 0)
+    own, turns, _ = report["policies"]
+    assert (own["decided"], own["same"], own["other"], own["saved"]) == (4, 4, 0, 0)
+    assert own["regret"] >= 0 and turns["regret"] >= 0
+    assert turns["same"] + turns["other"] == 4 and sum(turns["reasons"].values()) == turns["other"]
+    assert [p["policy"] for p in report["policies"]] == ["queued_work", "round_robin", "last"]
+    assert "why another endpoint" in sim("--replay-decisions", log, "--policy", "round_robin")
+    # So slowly that one is done before the next comes.
+    replayed = sim_json("--trace", log, "--fleet", os.path.join(FLEETS, "a100x8.yaml"), "--policy", "queued_work",
+                        "--rate-scale", "0.0001")
+    assert metrics(replayed)["queued_work"]["hit_ratio"] > 0.3
+    # What cannot be read is named, and the rest is done all the same.
+    log.write_text(log.read_text() + "{}\n" + "not JSON\n")
+    rc, out, err = h.run_weir("sim", "--replay-decisions", log, "--policy", "round_robin", "--json")
+    assert rc == 2 and json.loads(out)["decisions"] == 4 and "decisions.jsonl:5: not a decision" in err
+
+
 # ----------------------------------------------------------------------------------------------------- errors
 
 TRACE = '{"timestamp": 0, "input_length": 10, "output_length": 2, "hash_ids": [1]}\n'
@@ -196,6 +237,8 @@ TRACE = '{"timestamp": 0, "input_length": 10, "output_length": 2, "hash_ids": [1
     (TRACE, None, ("--polcy", "chain"), "did you mean --policy"),
     (TRACE, None, ("--from", "1s"), "no request is left"),
     (TRACE, None, ("--queue-timeout", "0"), "--queue-timeout"),
+    (TRACE, None, ("--replay-decisions", "x"), "needs no --trace"),
+    (TRACE, None, ("--config", "/nowhere/weir.yaml"), "/nowhere/weir.yaml"),
 ])
 @pytest.mark.sanitize
 def test_mistakes_are_named(tmp_path, trace, fleet_text, args, words):

@@ -56,6 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         uint32_t n = peek_prefix(body, task, SLICE("m"), none, loop_mem(), a, MAX);
         uint32_t m = peek_prefix(body, task, SLICE("m"), none, loop_mem(), b, MAX);
         FUZZ_CHECK(n <= MAX && n == m && memcmp(a, b, n * sizeof(a[0])) == 0);
+        FUZZ_CHECK(peek_prefix_key(body, task) == peek_prefix_key(body, task));
         compare(task == TASK_CHAT ? ASK_CHAT : ASK_COMPLETION, body, a, n);
     }
     return 0;

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "apps/sim/record_read.h"
 #include "base/buf.h"
 #include "loop/alloc.h"
-#include "record_read.h"
 
 enum { LINE_MAX_BYTES = 1 << 20 };
 
@@ -25,7 +25,7 @@ static void replay(const char *line)
     struct decision d;
     int rc = o ? record_read(o, loop_mem(), &r) : WEIR_E_INVALID;
 
-    if (rc != 0 || r.wrong || rr_number(o, "format") != SCHED_RECORD_FORMAT) {
+    if (rc != 0 || r.wrong || json_integer_value(json_object_get(o, "format")) != SCHED_RECORD_FORMAT) {
         count.unreadable++;
         fprintf(stderr, "replay: unreadable (%s): %s\n",
                 r.wrong ? r.wrong
@@ -36,7 +36,7 @@ static void replay(const char *line)
         count.truncated++;
     } else if (sched_replay(r.record, loop_mem(), &d, NULL) != 0) {
         count.unreadable++;
-    } else if (same_decision(&d, &r.logged)) {
+    } else if (record_same(&d, &r.logged)) {
         count.replayed++;
     } else {
         count.different++;

@@ -10,12 +10,20 @@
 
 static const char help[] =
     "usage: weir sim --trace FILE --fleet FILE [option ...]\n"
-    "Replays a trace through Weir's scheduler onto emulated GPU servers, on a virtual clock.\n"
+    "       weir sim --replay-decisions FILE [--policy A,B,...] [--config FILE] [--json]\n"
+    "Replays a trace through Weir's scheduler onto emulated GPU servers, on a virtual clock; or "
+    "decides again\n"
+    "what a log of decisions holds.\n"
     "  --trace FILE         Mooncake JSONL, Azure or BurstGPT CSV, Weir's decision log as JSON "
     "lines,\n"
     "                       or a drawn workload (.yaml)\n"
     "  --fleet FILE         the servers, YAML; see examples/fleets\n"
     "  --policy A,B,...     compared one after the other (chain)\n"
+    "  --config FILE        a gateway's configuration, whose policies may be named too\n"
+    "  --replay-decisions FILE\n"
+    "                       a decision log as JSON lines: how each policy would have decided, and "
+    "what it\n"
+    "                       would have cost\n"
     "  --rate-scale X       requests come X times as fast (1)\n"
     "  --jitter             spread them within the trace's time slots (Mooncake's are 3 s)\n"
     "  --closed N           N clients, each with one request at a time, instead of the trace's "
@@ -60,6 +68,8 @@ static const struct option options[] = {
     {"--fleet", TEXT, COMMAND(fleet)},
     {"--policy", TEXT, COMMAND(policies)},
     {"--html", TEXT, COMMAND(html)},
+    {"--replay-decisions", TEXT, COMMAND(replay)},
+    {"--config", TEXT, COMMAND(config)},
     {"--rate-scale", REAL, RUN(rate_scale)},
     {"--jitter", FLAG, RUN(jitter)},
     {"--closed", COUNT, RUN(closed)},
@@ -203,8 +213,16 @@ int sim_command_parse(int argc, char **argv, struct sim_command *c)
     int rc = read_options(argc, argv, c);
     if (rc >= 0)
         return rc;
-    if (!c->trace || !c->fleet) {
-        (void)fprintf(stderr, "weir sim: --trace and --fleet are needed; see weir sim --help\n");
+    if (c->replay && c->trace) {
+        (void)fprintf(stderr,
+                      "weir sim: --replay-decisions needs no --trace; to simulate what a log "
+                      "holds, say --trace LOG\n");
+        return 2;
+    }
+    if (!c->replay && (!c->trace || !c->fleet)) {
+        (void)fprintf(stderr,
+                      "weir sim: --trace and --fleet are needed, or --replay-decisions; see "
+                      "weir sim --help\n");
         return 2;
     }
     if (c->run.report_ns < NS_PER_MS)

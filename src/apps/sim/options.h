@@ -13,6 +13,8 @@ struct sim_command {
     const char *fleet;
     const char *policies; /**< names, comma between them */
     const char *html;     /**< NULL: no page */
+    const char *replay;   /**< a log of decisions to decide again, instead of a trace; or NULL */
+    const char *config;   /**< of a gateway, whose policies may be named too; or NULL */
     uint64_t from_ns, to_ns;
     uint32_t limit;
     uint32_t repeat;

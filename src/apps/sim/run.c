@@ -69,6 +69,8 @@ struct sim_job *sim_run_job(struct sim_world *w, uint32_t index)
         .blocks = blocks,
         /* Weir names whole blocks only. */
         .n_blocks = MIN(r->n_blocks, r->prompt_tokens / ENGINE_BLOCK_TOKENS),
+        /* Whoever shares the first block shares its first characters. */
+        .prefix_key = r->n_blocks ? blocks[0] : 0,
     };
     return j;
 }

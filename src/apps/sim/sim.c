@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include "apps/sim/options.h"
+#include "apps/sim/replay.h"
 #include "apps/sim/report.h"
 #include "apps/sim/saturation.h"
 #include "apps/sim/workload.h"
 #include "base/bug.h"
 #include "base/num.h"
+#include "confio/confio.h"
 #include "confio/file.h"
 #include "loop/alloc.h"
 #include "loop/loop.h"
@@ -28,7 +30,8 @@ struct sim {
     struct policy policies[SIM_POLICIES_MAX];
     struct sim_entry entries[SIM_POLICIES_MAX];
     uint32_t n;
-    uint32_t run; /* of all, for the bar */
+    uint32_t run;        /* of all, for the bar */
+    struct conf *config; /* or NULL */
     struct conf_errors errors;
 };
 
@@ -123,6 +126,29 @@ static int load_trace(struct sim *s)
     return -1;
 }
 
+/* A built-in policy, or one of the configuration. */
+static bool policy_named(const struct sim *s, struct slice name, struct policy *out)
+{
+    for (uint32_t i = 0; s->config && i < s->config->n_policies; i++)
+        if (slice_eq(s->config->policies[i].name, name)) {
+            *out = s->config->policies[i];
+            return true;
+        }
+    return sched_policy_named(name, out) == 0;
+}
+
+static int read_config(struct sim *s)
+{
+    const struct confio_options o = {.mem = loop_mem()};
+
+    if (!s->command.config)
+        return -1;
+    int rc = confio_load(&o, s->command.config, &s->config, &s->errors);
+    if (rc == WEIR_E_NOMEM)
+        return say(s->command.config, rc);
+    return rc ? say_errors(&s->errors) : -1;
+}
+
 static int read_policies(struct sim *s)
 {
     struct slice rest = slice_str(s->command.policies);
@@ -130,13 +156,16 @@ static int read_policies(struct sim *s)
     const char *known[64];
     uint32_t n_known = 0;
 
+    int rc = read_config(s);
+    if (rc >= 0)
+        return rc;
     while (n_known < ARRAY_LEN(known) && (known[n_known] = sched_policy_name(n_known)) != NULL)
         n_known++;
     while (slice_cut(&rest, ',', &name)) {
-        if (s->n == SIM_POLICIES_MAX || sched_policy_named(slice_trim(name), &s->policies[s->n])) {
+        if (s->n == SIM_POLICIES_MAX || !policy_named(s, slice_trim(name), &s->policies[s->n])) {
             struct slice near = conf_nearest(name, known, n_known);
-            (void)fprintf(stderr, "weir sim: --policy: \"%.*s\" is no built-in policy",
-                          SLICE_ARG(name));
+            (void)fprintf(stderr, "weir sim: --policy: \"%.*s\" is no built-in policy%s",
+                          SLICE_ARG(name), s->config ? ", and none of --config" : "");
             if (near.p)
                 (void)fprintf(stderr, "; did you mean %.*s?", SLICE_ARG(near));
             (void)fprintf(stderr, "\n");
@@ -329,6 +358,10 @@ static int print(struct sim *s)
 /* @return the exit status. */
 static int run(struct sim *s)
 {
+    if (s->command.replay) {
+        int bad = read_policies(s);
+        return bad >= 0 ? bad : sim_replay(s->command.replay, s->policies, s->n, s->command.json);
+    }
     int rc = sim_fleet_load(&s->fleet, loop_mem(), s->command.fleet, &s->errors);
 
     if (rc == WEIR_E_NOMEM)
@@ -358,6 +391,7 @@ int sim_main(int argc, char **argv)
         sim_result_fini(&s->entries[i].first);
     }
     sim_trace_fini(&s->trace);
+    conf_free(s->config);
     mem_free(loop_mem(), s);
     return rc;
 }

@@ -109,8 +109,8 @@ static void policies(void **state)
         {"routes: [{policy: fastest}]\n",
          "w.yaml:1:19: routes[0].policy: unknown policy \"fastest\"; known are queued_work, chain, "
          "least_request, round_robin, weighted_round_robin, random, power_of_two, consistent_hash, "
-         "maglev, prefix_cache, response_time, prequal, cache_aware, prefix_hash, llm_d, dynamo, "
-         "vllm\n"},
+         "maglev, prefix_cache, response_time, peak_ewma, prequal, cache_aware, prefix_hash, "
+         "llm_d, dynamo, vllm\n"},
         {"routes: [{policy: bucket}]\n",
          "w.yaml:1:19: routes[0].policy: policy \"bucket\" comes in a later version\n"},
         {"policies: {chain: {use: random}}\n",
@@ -123,8 +123,8 @@ static void policies(void **state)
         {"policies: {p: {use: p}}\n",
          "w.yaml:1:21: policies.p.use: unknown policy \"p\"; known "
          "are queued_work, chain, least_request, round_robin, weighted_round_robin, random, "
-         "power_of_two, consistent_hash, maglev, prefix_cache, response_time, prequal, "
-         "cache_aware, prefix_hash, llm_d, dynamo, vllm\n"},
+         "power_of_two, consistent_hash, maglev, prefix_cache, response_time, peak_ewma, "
+         "prequal, cache_aware, prefix_hash, llm_d, dynamo, vllm\n"},
         {"policies: {p: {filters: [usable, modle], pick: lowest}}\n",
          "w.yaml:1:34: policies.p.filters[1]: unknown filter \"modle\"; did you mean \"model\"?\n"},
         {"policies: {p: {scores: [{name: laod}], pick: lowest}}\n",

@@ -2,10 +2,13 @@
 /* The gateway cuts a prompt into the very blocks that the emulated worker does. */
 #include "ct.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "apps/worker/ask.h"
 #include "base/buf.h"
+#include "base/bug.h"
+#include "base/hash.h"
 #include "base/prng.h"
 #include "loop/alloc.h"
 #include "model/endpoint_t.h"
@@ -221,6 +224,53 @@ static void the_chain_starts_from_model_version_and_salt(void **state)
     buf_fini(&b);
 }
 
+static uint64_t key_of(const char *body, uint32_t task)
+{
+    return peek_prefix_key(slice_str(body), task);
+}
+
+/* KubeAI's: of the first user's text, 100 characters and not bytes, however they are written. */
+static void the_key_is_the_first_hundred_characters_of_the_user(void **state)
+{
+    (void)state;
+    char chars[100 * 2 + 1];
+    char body[512];
+
+    for (int i = 0; i < 100; i++)
+        memcpy(chars + 2 * i, "\xc3\xa9", 3);
+    uint64_t want = hash_slice(slice_str(chars), 0);
+    static const struct {
+        const char *before, *after;
+        uint32_t task;
+    } shapes[] = {
+        {"{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"content\":\"",
+         "\",\"role\":\"user\"}]}", TASK_CHAT},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"},{\"text\":\"",
+         "\"}]}]}", TASK_CHAT},
+        {"{\"input\":\"", "\"}", TASK_CHAT},
+        {"{\"prompt\":\"", "\"}", TASK_COMPLETION},
+        {"{\"prompt\":[\"", "\",\"b\"]}", TASK_COMPLETION},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        for (int more = 0; more < 2; more++) {
+            (void)snprintf(body, sizeof(body), "%s%s%s%s", shapes[i].before, chars,
+                           more ? "and more \\n" : "", shapes[i].after);
+            assert_int_equal(key_of(body, shapes[i].task), want);
+            assert_int_equal(key_of(body, TASK_EMBEDDING), 0);
+        }
+    assert_int_equal(key_of("{\"prompt\":\"\\u00e9b\"}", TASK_COMPLETION),
+                     key_of("{\"prompt\":\"\xc3\xa9\\u0062\"}", TASK_COMPLETION));
+    static const char *const none_there[] = {
+        "",
+        "{",
+        "[]",
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"}]}",
+        "{\"messages\":[{\"role\":\"user\"}]}",
+        "{\"messages\":7}"};
+    for (size_t i = 0; i < ARRAY_LEN(none_there); i++)
+        assert_int_equal(key_of(none_there[i], TASK_CHAT), 0);
+}
+
 /* Cut or broken anywhere it names no more than the whole has, and the same as far as it goes. */
 static void what_is_cut_gives_a_part(void **state)
 {
@@ -256,6 +306,7 @@ int main(void)
         cmocka_unit_test(chats_of_any_shape_have_the_workers_blocks),
         cmocka_unit_test(completions_too),
         cmocka_unit_test(the_chain_starts_from_model_version_and_salt),
+        cmocka_unit_test(the_key_is_the_first_hundred_characters_of_the_user),
         cmocka_unit_test(what_is_cut_gives_a_part),
     };
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ct.h"
 
+#include "apps/sim/record_read.h"
 #include "base/bug.h"
+#include "base/hash.h"
 #include "base/prng.h"
 #include "fleet_rig.h"
-#include "record_read.h"
 
 enum { PICKS = 1000, HOSTS = 12 };
 
@@ -92,6 +93,7 @@ static void any_request(struct rig *r, struct prng *p)
                              .kv_bytes_per_token = below(p, 2) ? 131072 : 0,
                              .session = prng_next(p),
                              .has_session = below(p, 2) != 0};
+    r->f.prefix_key = below(p, 3) ? prng_next(p) : 0;
     r->f.prompt_bytes = below(p, 2) ? 4 * r->f.prompt_tokens : 0;
     r->f.n_prompts = below(p, 4) ? 0 : (uint32_t)below(p, 5);
     if (below(p, 3) == 0)
@@ -151,9 +153,9 @@ static void every_pick_of_every_policy_replays(void **state)
             struct read_record back;
             assert_int_equal(record_read(o, &r.mem, &back), 0);
             assert_null(back.wrong);
-            assert_true(same_decision(&back.logged, &r.d));
+            assert_true(record_same(&back.logged, &r.d));
             assert_int_equal(sched_replay(back.record, &r.mem, &again, why), 0);
-            if (!same_decision(&again, &r.d))
+            if (!record_same(&again, &r.d))
                 fail_msg("%s, pick %d: row %u, replayed %u", name, k, r.d.row, again.row);
             for (uint32_t n = 0; n < record->n; n++) {
                 assert_int_equal(why[n].dropped_by, record->why[n].dropped_by);
@@ -171,6 +173,46 @@ static void every_pick_of_every_policy_replays(void **state)
         sched_record_free(record);
         rig_close(&r);
     }
+}
+
+/* Names of the first 64 blocks, how many there were, and how many of them each endpoint is believed to hold. */
+static void blocks_are_kept_within_a_bound(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 100 };
+    struct rig r;
+    struct reservation res = {0};
+    uint64_t blocks[BLOCKS];
+
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        blocks[i] = hash_pair(i, 9);
+    rig_open(&r, "queued_work");
+    rig_add(&r, 0, "");
+    rig_add(&r, 1, "");
+    rig_refresh(&r);
+    struct sched_record *record = record_for(&r, SCHED_RECORD_ROWS);
+    r.f.blocks = blocks;
+    r.f.n_blocks = BLOCKS;
+    r.f.prompt_tokens = BLOCKS * 512;
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(rig_admit(&r, &res), 0);
+        uint32_t slot = r.chosen.endpoint->slot;
+        rig_end(&res);
+        json_t *o = as_json(&r, record);
+        struct read_record back;
+        assert_int_equal(record_read(o, &r.mem, &back), 0);
+        assert_null(back.wrong);
+        assert_int_equal(back.record->features.n_blocks, BLOCKS);
+        assert_int_equal(back.record->n_blocks, SCHED_RECORD_BLOCKS);
+        assert_memory_equal(back.record->blocks, blocks, sizeof(back.record->blocks));
+        for (uint32_t i = 0; i < 2; i++)
+            assert_int_equal(back.record->rows[i].hit_blocks,
+                             k && record->rows[i].slot == slot ? BLOCKS : 0);
+        sched_record_free(back.record);
+        json_decref(o);
+    }
+    sched_record_free(record);
+    rig_close(&r);
 }
 
 static struct slice explained(struct rig *r, const struct sched_record *record, struct buf *b)
@@ -364,7 +406,7 @@ static void a_large_pool_is_cut_says_so_and_is_not_replayed(void **state)
     json_t *o = as_json(&r, record);
     assert_true(json_is_true(json_object_get(o, "truncated")));
     assert_int_equal(json_array_size(json_object_get(o, "rows")), 4);
-    assert_int_equal(rr_number(o, "members"), 9);
+    assert_int_equal(json_integer_value(json_object_get(o, "members")), 9);
     /* The chosen one is among those kept. */
     const json_t *decision = json_object_get(o, "decision");
     assert_string_equal(json_string_value(json_object_get(decision, "endpoint")), "10.0.0.8:8000");
@@ -419,7 +461,8 @@ static void brief_stays_within_its_bound_with_the_choice_first(void **state)
         assert_string_equal(json_string_value(json_object_get(o, "chosen")), "10.0.0.31:8000");
         assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "endpoint")),
                             "10.0.0.31:8000");
-        assert_int_equal(json_array_size(list) + rr_number(o, "left_out"), 60);
+        assert_int_equal(
+            json_array_size(list) + (size_t)json_integer_value(json_object_get(o, "left_out")), 60);
         json_decref(o);
         buf_fini(&b);
     }
@@ -431,6 +474,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pick_of_every_policy_replays),
+        cmocka_unit_test(blocks_are_kept_within_a_bound),
         cmocka_unit_test(every_filter_is_named_with_its_words),
         cmocka_unit_test(usable_says_which_of_its_reasons),
         cmocka_unit_test(terms_of_chain_as_by_hand),
