@@ -16,10 +16,10 @@
 #include "apps/agent/child.h"
 #include "apps/agent/describe.h"
 #include "apps/agent/options.h"
-#include "apps/agent/sample.h"
 #include "base/bug.h"
 #include "base/hash.h"
 #include "base/num.h"
+#include "gpu/sample_codec.h"
 #include "gpu/watch.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
@@ -140,7 +140,7 @@ static void fill_sample(void *ctx, struct sample *s)
     if (a->sample_ns != 0 && loop_now(a->loop) - a->sample_ns < 3 * a->o.interval_ns + NS_PER_S)
         *s = a->sample;
     if (fresh)
-        basis = agent_sample_gpus(s, a->readings, n);
+        basis = gpu_sample(s, a->readings, n);
     for (unsigned i = 0; fresh && i < n; i++)
         lost |= a->readings[i].lost;
     fill_state(a, s, lost);
@@ -289,8 +289,7 @@ static void start_report(struct agent *a)
     struct sample scratch = {0};
     bool fresh;
     unsigned n = read_gpus(a, &fresh);
-    const struct description_source source =
-        source_of(a, agent_sample_gpus(&scratch, a->readings, n), n);
+    const struct description_source source = source_of(a, gpu_sample(&scratch, a->readings, n), n);
     const struct report_options o = {
         .registry_url = a->o.registry,
         .bearer = a->o.token[0] ? a->o.token : NULL,
