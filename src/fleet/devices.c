@@ -61,6 +61,7 @@ void fleet_entry_publish(struct entry *e, bool newer, uint64_t now_ns)
         else
             s = e->of_devices;
     }
+    e->based = has_base;
     fleet_cell_write(e->cell, &s);
     if (newer)
         atomic_fetch_add(&e->cell->sample_count, 1);
@@ -87,6 +88,7 @@ int fleet_device_sample(
     bool changed = !same_numbers(s, &e->of_devices);
     bool has_base = e->has_sample && now_ns < e->sample_until_ns;
     bool newer = changed && (!has_base || shows_memory(&e->base, s));
+    f->any_devices = true;
     e->of_devices = *s;
     e->of_devices.received_ns = now_ns;
     e->of_devices.while_leased = false;
@@ -97,6 +99,15 @@ int fleet_device_sample(
     if (newer)
         atomic_fetch_add(&e->cell->sample_count, 1);
     return 0;
+}
+
+void fleet_tick(struct fleet *f, uint64_t now_ns)
+{
+    for (uint32_t i = 0; f->any_devices && i < f->n_slots; i++) {
+        struct entry *e = f->slots[i].entry;
+        if (e && e->based && now_ns >= e->sample_until_ns && under(e, now_ns))
+            fleet_entry_publish(e, false, now_ns);
+    }
 }
 
 static bool same_devices(const struct entry *e, const struct device *devices, uint32_t n)

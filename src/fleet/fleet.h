@@ -107,6 +107,11 @@ int fleet_set_devices(struct fleet *f,
                       uint32_t generation,
                       const struct device *devices,
                       uint32_t n) MUST_CHECK;
+/**
+ * Time has passed: where an endpoint's sample went stale, what is known of its devices counts alone. Call it every now and
+ * then. Cost: O(endpoints), nothing where fleet_device_sample() was never called.
+ */
+void fleet_tick(struct fleet *f, uint64_t now_ns);
 /** Would they count now? */
 bool fleet_wants_scrape(const struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns);
 

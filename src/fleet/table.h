@@ -60,6 +60,7 @@ struct entry {
     uint16_t sample_source;
     uint64_t sample_until_ns;
     struct sample base; /**< that sample as it was told */
+    bool based;         /**< it is part of what was published last */
     /* what is known of its devices from elsewhere; see fleet/devices.c */
     struct sample of_devices; /**< known == 0: nothing */
     uint64_t of_devices_until_ns;
@@ -103,6 +104,7 @@ struct fleet {
     struct map addresses;   /**< address key to fleet_address: entries and old cells hold it */
     struct map models;      /**< id to known_model */
     struct map devices;     /**< UUID to device_count; none is ever dropped */
+    bool any_devices;       /**< some entry had numbers of its devices from elsewhere */
     struct map device_sets; /**< UUIDs to bound_set; likewise */
     struct slot *slots;
     uint32_t *free_slots;

@@ -232,6 +232,7 @@ static void on_watch(struct loop_timer *t)
             sched_breaker_pass(cell, now) != BREAKER_BLOCKED)
             proxy_offer(c->proxy, cell);
     }
+    fleet_tick(c->fleet, now);
     changes_look(&c->changes, s, now, c->admin);
     control_look_at_sources(c);
     panic_watch(&c->panic, s, c->conf->health.panic_percent, now);

@@ -358,9 +358,14 @@ static void what_is_known_of_devices_fills_gaps(void **state)
     assert_int_equal(got.inflight_then, 2);
     assert_int_equal(atomic_load(&c->excess), 3);
     /* The report is stale: devices alone again, then nothing. */
-    assert_int_equal(fleet_device_sample(w.fleet, slot, 1, &gpu, T0 + 6), 0);
+    fleet_tick(w.fleet, T0 + 5);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.running, 5);
+    fleet_tick(w.fleet, T0 + 6);
     fleet_cell_last(c, &got);
     assert_int_equal(got.known, gpu.known);
+    assert_int_equal(atomic_load(&c->fresh_until_ns), T0 + 13);
+    assert_int_equal(atomic_load(&c->sample_count), 2);
     assert_int_equal(fleet_device_sample(w.fleet, slot, 1, &nothing, T0 + 7), 0);
     fleet_cell_last(c, &got);
     assert_int_equal(got.known, 0);
