@@ -117,10 +117,10 @@ static void on_page(void *ctx, const struct gpu_exported *rows, uint32_t n, cons
 {
     struct agent_devices *d = ctx;
     int chosen = why ? -1 : gpu_exported_choose(rows, n, slice_str(d->select), d->readings);
-    const char *trouble = why           ? why
+    const char *trouble = why                         ? why
                           : chosen == WEIR_E_NOTFOUND ? "has not all devices of --gpus"
-                          : chosen < 0  ? "has one device too many"
-                                        : NULL;
+                          : chosen < 0                ? "has one device too many"
+                                                      : NULL;
 
     if (chosen >= 0) {
         d->n = (unsigned)chosen;
