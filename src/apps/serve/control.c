@@ -308,14 +308,19 @@ static void on_health(
     }
 }
 
-static void
-on_models(void *ctx, uint32_t slot, uint32_t generation, const struct model_ref *models, uint32_t n)
+/* An empty list is a list: an engine that unloaded its last model has none. */
+static void on_models(void *ctx,
+                      uint32_t slot,
+                      uint32_t generation,
+                      const struct model_ref *models,
+                      uint32_t n,
+                      bool told)
 {
     struct control *c = ctx;
     const struct member *m = find_member(c, slot, generation);
 
     settle_synced(c);
-    if (!m || n == 0)
+    if (!m || !told)
         return;
     int rc = fleet_set_models(c->fleet, slot, generation, models, n);
     if (rc)
