@@ -436,6 +436,55 @@ static void compile_models(struct build *b, struct conf *c, struct map *names)
     c->routing.n_models = n;
 }
 
+/* --- GPU exporters --- */
+
+/* http://HOST[:PORT]/PATH. The placeholders are no letters of a host, so what stands around them is looked at. */
+static bool exporter_url_ok(struct slice text)
+{
+    struct slice rest = text;
+
+    if (slice_starts(rest, SLICE("http://")))
+        rest = slice_from(rest, SLICE("http://").n);
+    else if (slice_starts(rest, SLICE("https://")))
+        rest = slice_from(rest, SLICE("https://").n);
+    else
+        return false;
+    for (size_t i = 0; i < rest.n; i++)
+        if (rest.p[i] <= ' ' || rest.p[i] == 127 || rest.p[i] == '@')
+            return false;
+    struct slice host = slice_of(rest.p, slice_find(rest, '/'));
+    size_t brace = slice_find(rest, '{');
+    if (brace < rest.n) {
+        struct slice at = slice_from(rest, brace);
+        size_t n = slice_find(at, '}') + 1;
+        bool known = slice_starts(at, SLICE("{host}")) || slice_starts(at, SLICE("{node}"));
+        if (!known || brace >= host.n || slice_find(slice_from(at, n), '{') < at.n - n)
+            return false;
+    }
+    return host.n > 0;
+}
+
+static void compile_gpu_exporters(struct build *b, struct conf *c)
+{
+    const struct raw_gpu_exporters *raw = &b->raw->gpu_exporters;
+    struct conf_path top = {.key = SLICE("gpu_exporters")};
+    struct conf_path list = under(&top, "urls");
+    uint32_t node = conf_child(b, conf_child(b, 0, "gpu_exporters"), "urls");
+
+    c->gpu_exporters = raw->exporters;
+    c->gpu_exporters.urls = raw->urls.items;
+    c->gpu_exporters.n_urls = raw->urls.n;
+    for (uint32_t i = 0; i < raw->urls.n; i++) {
+        if (exporter_url_ok(raw->urls.items[i]))
+            continue;
+        struct conf_path here = at_index(&list, i);
+        struct conf_place at = conf_place_value(b, conf_nth(b, node, i));
+        CONF_FAIL(
+            b, &at, &here, SLICE("\""), raw->urls.items[i],
+            SLICE("\" is no URL like http://{host}:9400/metrics or http://10.0.0.5:9400/metrics"));
+    }
+}
+
 void conf_compile(struct build *b, struct conf *c)
 {
     struct own own[OWN_MAX];
@@ -468,6 +517,7 @@ void conf_compile(struct build *b, struct conf *c)
     c->routing.breaker = b->raw->breaker;
     c->routing.generation = b->in->generation;
     c->health = b->raw->health;
+    compile_gpu_exporters(b, c);
     c->decisions_per_s = b->raw->decisions_per_s;
     c->logging = b->raw->logging;
     c->threads = b->raw->threads;

@@ -128,6 +128,12 @@ struct conf_health {
     uint32_t panic_percent;        /**< as policy.panic_percent */
 };
 
+struct conf_gpu_exporters {
+    const struct slice *urls; /**< {host} and {node} stand for the endpoint's */
+    uint32_t n_urls;
+    uint64_t interval_ns, timeout_ns;
+};
+
 /** In the order of loop/log.h. */
 enum conf_log_level { CONF_LOG_DEBUG, CONF_LOG_INFO, CONF_LOG_WARN, CONF_LOG_ERROR };
 struct conf_logging {
@@ -151,6 +157,7 @@ struct conf {
     uint32_t n_policies;
     struct routing routing; /**< routes (at least one), models, limits */
     struct conf_health health;
+    struct conf_gpu_exporters gpu_exporters;
     uint32_t decisions_per_s; /**< logged at most; 0 = none */
     struct conf_logging logging;
     uint32_t threads; /**< 0 = one per core */
@@ -183,7 +190,7 @@ struct conf_change {
     const char *key;  /**< the key in it, when the part is a plain section; else NULL; static */
     bool live;        /**< can be applied without a restart */
 };
-enum { CONF_CHANGES_MAX = 64 };
+enum { CONF_CHANGES_MAX = 80 };
 
 /** What changed from one to the other, in table order. @return number, at most CONF_CHANGES_MAX; or WEIR_E_NOMEM. */
 int conf_diff(const struct conf *from,

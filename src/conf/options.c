@@ -351,6 +351,16 @@ static const struct conf_option health_options[] = {
 };
 SECTION("health", conf_health, health_options);
 
+static const struct conf_option gpu_exporter_options[] = {
+    {.key = "urls", .type = CONF_T_TEXTS, .flags = CONF_LIVE, AT(raw_gpu_exporters, urls), .max = 16,
+     .doc = "Pages of dcgm-exporter, like http://{host}:9400/metrics: {host} stands for the host of each endpoint, {node} for its metadata key node. They tell of GPUs what nobody reports (see health.md)."},
+    {.key = "interval", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(raw_gpu_exporters, exporters.interval_ns), .min = 10 * NS_PER_MS,
+     .max = HOUR, .fallback = "5s", .doc = "Between two looks at one of them."},
+    {.key = "timeout", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(raw_gpu_exporters, exporters.timeout_ns), .min = NS_PER_MS,
+     .max = 5 * MINUTE, .fallback = "2s", .doc = "For one look."},
+};
+SECTION("gpu_exporters", raw_gpu_exporters, gpu_exporter_options);
+
 static const struct conf_option breaker_options[] = {
     {.key = "enabled", .type = CONF_T_BOOL, .flags = CONF_LIVE, AT(breaker_rules, enabled), .fallback = "true",
      .doc = "Keep traffic from endpoints that fail it."},
@@ -450,6 +460,8 @@ static const struct conf_option root_options[] = {
     {.key = "routes", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(conf_raw, routes), .max = 256, .child = &route_section,
      .doc = "How requests are treated; the first that matches counts. When absent, those for requests to models: /v1/**, and the paths of other engines (see engines.md)."},
     {.key = "health", .type = CONF_T_SECTION, AT(conf_raw, health), .child = &conf_health_section, .doc = "Active health checks."},
+    {.key = "gpu_exporters", .type = CONF_T_SECTION, AT(conf_raw, gpu_exporters), .child = &raw_gpu_exporters_section,
+     .doc = "Who knows the GPUs of hosts without an agent."},
     {.key = "breaker", .type = CONF_T_SECTION, AT(conf_raw, breaker), .child = &breaker_rules_section,
      .doc = "Circuit breakers, one for each endpoint: what real traffic says. 4xx, 429 and 503 never count."},
     {.key = "slow_start", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(conf_raw, slow_start_ns), .min = NS_PER_MS, .max = HOUR,

@@ -133,6 +133,11 @@ struct raw_route {
     uint32_t trust;
 };
 
+struct raw_gpu_exporters {
+    struct conf_gpu_exporters exporters; /**< as compiled, but for its list */
+    struct raw_texts urls;
+};
+
 struct conf_raw {
     struct raw_list listeners;
     struct raw_admin admin;
@@ -145,6 +150,7 @@ struct conf_raw {
     struct raw_list policies;
     struct raw_list routes;
     struct conf_health health;
+    struct raw_gpu_exporters gpu_exporters;
     struct breaker_rules breaker;
     uint64_t slow_start_ns;
     struct limits limits;

@@ -62,19 +62,25 @@ static void write_digest(struct cell *c, const struct sample *s)
     SET(c->state, (uint8_t)(sample_has(s, SAMPLE_STATE) ? s->state : REPORTED_HEALTHY));
 }
 
-void fleet_cell_confirm(struct cell *c, const struct sample *s)
+void fleet_cell_write(struct cell *c, const struct sample *s)
 {
-    struct sample copy = *s;
     uint64_t words[CELL_SAMPLE_WORDS] = {0};
 
-    copy.inflight_then = atomic_load(&c->address->inflight);
-    memcpy(words, &copy, sizeof(copy));
+    memcpy(words, s, sizeof(*s));
     unsigned lock = atomic_load_explicit(&c->sample_lock, memory_order_relaxed);
     SET(c->sample_lock, lock + 1);
     for (uint32_t i = 0; i < CELL_SAMPLE_WORDS; i++)
         SET(c->sample_words[i], words[i]);
-    write_digest(c, &copy);
+    write_digest(c, s);
     atomic_store_explicit(&c->sample_lock, lock + 2, memory_order_release);
+}
+
+void fleet_cell_confirm(struct cell *c, const struct sample *s)
+{
+    struct sample copy = *s;
+
+    copy.inflight_then = atomic_load(&c->address->inflight);
+    fleet_cell_write(c, &copy);
 }
 
 void fleet_cell_publish(struct cell *c, const struct sample *s)

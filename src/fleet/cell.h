@@ -12,6 +12,9 @@ void fleet_cell_publish(struct cell *c, const struct sample *s);
 /** The same numbers again: fresh, but not a newer sample in the eyes of a reservation's promise (sched_settle). */
 void fleet_cell_confirm(struct cell *c, const struct sample *s);
 
+/** As fleet_cell_confirm(), with the inflight_then that the sample has: it is not of this moment. */
+void fleet_cell_write(struct cell *c, const struct sample *s);
+
 /** Copy the last published sample. Thread: the writer only; others use sched_sample_read(). */
 void fleet_cell_last(const struct cell *c, struct sample *out);
 

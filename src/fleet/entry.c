@@ -104,6 +104,7 @@ static void entry_free(struct fleet *f, struct entry *e)
     if (e->address)
         address_put(f, e->address);
     arena_fini(&e->probed_arena);
+    arena_fini(&e->devices_arena);
     mem_free(f->mem, e);
 }
 
@@ -119,6 +120,7 @@ int fleet_entry_new(struct fleet *f, struct slice key, struct entry **out)
         return WEIR_E_NOMEM;
     list_init(&e->records);
     arena_init(&e->probed_arena, f->mem, 1 << 20);
+    arena_init(&e->devices_arena, f->mem, 1 << 20);
     memcpy(e + 1, key.p, key.n);
     e->address_key = slice_of((const char *)(e + 1), key.n);
     e->slot = f->free_slots[f->n_free - 1];
@@ -156,5 +158,6 @@ void fleet_entry_renew(struct fleet *f, struct entry *e, struct cell *fresh)
     e->n_probed = 0;
     e->probed_engine = ENGINE_UNKNOWN;
     arena_fini(&e->probed_arena);
+    fleet_entry_forget_devices(e);
     f->dirty = true;
 }

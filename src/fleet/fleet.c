@@ -89,10 +89,9 @@ static void offer_sample(struct entry *e,
     e->sample_until_ns = s->while_leased || s->fresh_for_ns > UINT64_MAX - s->received_ns
                              ? UINT64_MAX
                              : s->received_ns + s->fresh_for_ns;
-    if (newer)
-        fleet_cell_publish(e->cell, s);
-    else
-        fleet_cell_confirm(e->cell, s);
+    e->base = *s;
+    e->base.inflight_then = atomic_load(&e->cell->address->inflight);
+    fleet_entry_publish(e, newer, now_ns);
 }
 
 static void offer_metadata(
@@ -111,10 +110,8 @@ static void offer_metadata(
 
 static void forget_sample(const struct fleet *f, struct entry *e, uint64_t now_ns)
 {
-    struct sample none = {0};
-
     e->has_sample = false;
-    fleet_cell_publish(e->cell, &none);
+    fleet_entry_publish(e, true, now_ns);
     weir_list_foreach (at, &e->records)
         offer_metadata(f, e, container_of(at, struct record, in_entry), true, now_ns);
 }
@@ -319,7 +316,7 @@ void fleet_silent(struct fleet *f, uint16_t source, bool silent, uint64_t now_ns
 
 /* --- what operators and probes say --- */
 
-static struct entry *entry_at(const struct fleet *f, uint32_t slot, uint32_t generation)
+struct entry *fleet_entry_at(const struct fleet *f, uint32_t slot, uint32_t generation)
 {
     struct entry *e = slot < f->n_slots ? f->slots[slot].entry : NULL;
 
@@ -372,7 +369,7 @@ static bool same_models(const struct entry *e, const struct model_ref *models, u
 int fleet_set_models(
     struct fleet *f, uint32_t slot, uint32_t generation, const struct model_ref *models, uint32_t n)
 {
-    struct entry *e = entry_at(f, slot, generation);
+    struct entry *e = fleet_entry_at(f, slot, generation);
     struct arena arena;
     const struct model_ref *copy;
 
@@ -405,7 +402,7 @@ int fleet_set_models(
 
 int fleet_set_engine(struct fleet *f, uint32_t slot, uint32_t generation, enum engine_kind kind)
 {
-    struct entry *e = entry_at(f, slot, generation);
+    struct entry *e = fleet_entry_at(f, slot, generation);
 
     if (!e)
         return WEIR_E_STALE;
@@ -416,7 +413,7 @@ int fleet_set_engine(struct fleet *f, uint32_t slot, uint32_t generation, enum e
 
 int fleet_restarted(struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns)
 {
-    struct entry *e = entry_at(f, slot, generation);
+    struct entry *e = fleet_entry_at(f, slot, generation);
 
     if (!e)
         return WEIR_E_STALE;
@@ -431,7 +428,7 @@ int fleet_restarted(struct fleet *f, uint32_t slot, uint32_t generation, uint64_
 
 bool fleet_wants_scrape(const struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns)
 {
-    const struct entry *e = entry_at(f, slot, generation);
+    const struct entry *e = fleet_entry_at(f, slot, generation);
 
     return e && !(e->has_sample && e->sample_rank != SAMPLE_SCRAPED && now_ns < e->sample_until_ns);
 }
@@ -439,7 +436,7 @@ bool fleet_wants_scrape(const struct fleet *f, uint32_t slot, uint32_t generatio
 int fleet_scraped(
     struct fleet *f, uint32_t slot, uint32_t generation, const struct sample *s, uint64_t now_ns)
 {
-    struct entry *e = entry_at(f, slot, generation);
+    struct entry *e = fleet_entry_at(f, slot, generation);
     struct sample copy = *s;
 
     if (!e)
@@ -456,7 +453,7 @@ int fleet_scraped(
 enum health
 fleet_probe(struct fleet *f, uint32_t slot, uint32_t generation, bool green, uint64_t now_ns)
 {
-    struct entry *e = entry_at(f, slot, generation);
+    struct entry *e = fleet_entry_at(f, slot, generation);
 
     return e ? fleet_health_probe(e->cell, &e->track, &f->health, green, now_ns) : HEALTH_UNKNOWN;
 }
@@ -503,6 +500,8 @@ int fleet_new(const struct fleet_options *o, struct fleet **out)
     map_init(&f->entries, f->mem);
     map_init(&f->addresses, f->mem);
     map_init(&f->models, f->mem);
+    map_init(&f->devices, f->mem);
+    map_init(&f->device_sets, f->mem);
     fleet_slab_init(&f->cells, f->mem, sizeof(struct cell), 64);
     fleet_slab_init(&f->address_slab, f->mem, sizeof(struct fleet_address),
                     alignof(struct fleet_address));
@@ -555,6 +554,7 @@ void fleet_free(struct fleet *f)
     map_fini(&f->models);
     map_fini(&f->addresses);
     map_fini(&f->entries);
+    fleet_free_devices(f);
     mem_free(f->mem, f->synced);
     mem_free(f->mem, f->silent);
     mem_free(f->mem, f->slots);

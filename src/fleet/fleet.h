@@ -88,6 +88,30 @@ int fleet_scraped(struct fleet *f,
  */
 int fleet_restarted(struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns)
     MUST_CHECK;
+/**
+ * What somebody else says of its devices (an exporter on its host): utilization, memory. Each number counts where no
+ * fresh sample tells it; known == 0 takes them back. fresh_for_ns is the caller's, received_ns is set here.
+ * WEIR_E_STALE: that generation is gone.
+ */
+int fleet_device_sample(struct fleet *f,
+                        uint32_t slot,
+                        uint32_t generation,
+                        const struct sample *s,
+                        uint64_t now_ns) MUST_CHECK;
+/**
+ * And which devices those are: they count where no source tells any, until the next generation.
+ * WEIR_E_STALE: that generation is gone. WEIR_E_INVALID, WEIR_E_NOMEM, WEIR_E_FULL: nothing changed.
+ */
+int fleet_set_devices(struct fleet *f,
+                      uint32_t slot,
+                      uint32_t generation,
+                      const struct device *devices,
+                      uint32_t n) MUST_CHECK;
+/**
+ * Time has passed: where an endpoint's sample went stale, what is known of its devices counts alone. Call it every now and
+ * then. Cost: O(endpoints), nothing where fleet_device_sample() was never called.
+ */
+void fleet_tick(struct fleet *f, uint64_t now_ns);
 /** Would they count now? */
 bool fleet_wants_scrape(const struct fleet *f, uint32_t slot, uint32_t generation, uint64_t now_ns);
 

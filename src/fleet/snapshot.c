@@ -72,33 +72,48 @@ static int merge_models(struct arena *a, const struct entry *e, struct endpoint 
     return 0;
 }
 
+static int
+copy_devices(struct arena *a, const struct device *from, uint32_t n, struct endpoint *out)
+{
+    struct device *copy = arena_array(a, n, sizeof(*copy));
+    bool all_known = true;
+    uint64_t total = 0;
+
+    if (!copy)
+        return WEIR_E_NOMEM;
+    for (uint32_t k = 0; k < n; k++) {
+        copy[k].memory_total_bytes = from[k].memory_total_bytes;
+        all_known = all_known && copy[k].memory_total_bytes != 0;
+        total += copy[k].memory_total_bytes;
+        if (arena_slice(a, from[k].uuid, &copy[k].uuid) ||
+            arena_slice(a, from[k].type, &copy[k].type))
+            return WEIR_E_NOMEM;
+        if (!out->gpu_type.p)
+            out->gpu_type = copy[k].type;
+    }
+    out->devices = copy;
+    out->n_devices = n;
+    out->memory_total_bytes = all_known ? total : 0;
+    return 0;
+}
+
 static int merge_devices(struct arena *a, const struct entry *e, struct endpoint *out)
 {
     weir_list_foreach (at, &e->records) {
         const struct instance *i = &RECORD(at)->i;
-        if (i->n_devices == 0)
-            continue;
-        struct device *copy = arena_array(a, i->n_devices, sizeof(*copy));
-        if (!copy)
-            return WEIR_E_NOMEM;
-        bool all_known = true;
-        uint64_t total = 0;
-        for (uint32_t k = 0; k < i->n_devices; k++) {
-            copy[k].memory_total_bytes = i->devices[k].memory_total_bytes;
-            all_known = all_known && copy[k].memory_total_bytes != 0;
-            total += copy[k].memory_total_bytes;
-            if (arena_slice(a, i->devices[k].uuid, &copy[k].uuid) ||
-                arena_slice(a, i->devices[k].type, &copy[k].type))
-                return WEIR_E_NOMEM;
-            if (!out->gpu_type.p)
-                out->gpu_type = copy[k].type;
-        }
-        out->devices = copy;
-        out->n_devices = i->n_devices;
-        out->memory_total_bytes = all_known ? total : 0;
-        return 0;
+        if (i->n_devices)
+            return copy_devices(a, i->devices, i->n_devices, out);
     }
     return 0;
+}
+
+/* No source knows them: what was found out counts, behind what metadata says of the type. */
+static int found_devices(struct arena *a, const struct entry *e, struct endpoint *out)
+{
+    if (out->n_devices != 0 || e->n_devices == 0)
+        return 0;
+    out->devices_probed = true;
+    return copy_devices(a, e->devices, e->n_devices, out);
 }
 
 static bool has_key(const struct kv *list, uint32_t n, struct slice key)
@@ -204,6 +219,8 @@ static int merge(struct arena *a, const struct entry *e, struct endpoint *out)
     for (size_t i = 0; rc == 0 && i < ARRAY_LEN(text); i++)
         if (text[i]->p != device_type.p || !device_type.p)
             rc = arena_slice(a, *text[i], text[i]);
+    if (rc == 0)
+        rc = found_devices(a, e, out);
     if (rc == 0)
         rc = merge_services(a, e, out);
     if (rc == 0)
@@ -345,12 +362,16 @@ static int build(struct fleet *f, struct built *b, uint64_t now_ns)
         uint32_t m = b->s.n_members;
         if (merge(&b->arena, e, &endpoints[m]))
             return WEIR_E_NOMEM;
+        if (fleet_bind_devices(f, e->cell, &endpoints[m]))
+            return WEIR_E_NOMEM;
         members[m] = (struct member){&endpoints[m], e->cell};
         b->s.n_members++;
         /* A model last seen long ago comes back without an update when the source that vetoed it leaves. */
         if (fleet_note_models(f, endpoints[m].models, endpoints[m].n_models))
             return WEIR_E_NOMEM;
     }
+    for (uint32_t i = 0; i < b->s.n_members; i++)
+        fleet_mark_shared(members[i].cell);
     b->s.members = members;
     b->s.synced = true;
     for (uint16_t i = 0; i < f->options.n_sources; i++)

@@ -59,6 +59,14 @@ struct entry {
     enum sample_rank sample_rank;
     uint16_t sample_source;
     uint64_t sample_until_ns;
+    struct sample base; /**< that sample as it was told */
+    bool based;         /**< it is part of what was published last */
+    /* what is known of its devices from elsewhere; see fleet/devices.c */
+    struct sample of_devices; /**< known == 0: nothing */
+    uint64_t of_devices_until_ns;
+    struct arena devices_arena;
+    const struct device *devices; /**< where no source tells any */
+    uint32_t n_devices;
 };
 
 struct slot {
@@ -89,12 +97,15 @@ struct fleet {
     const struct mem *mem;
     struct fleet_options options;
     struct health_rules health;
-    struct map *records;  /**< per source: key to record */
-    bool *synced;         /**< per source */
-    bool *silent;         /**< per source: cannot be asked now */
-    struct map entries;   /**< address key to entry */
-    struct map addresses; /**< address key to fleet_address: entries and old cells hold it */
-    struct map models;    /**< id to known_model */
+    struct map *records;    /**< per source: key to record */
+    bool *synced;           /**< per source */
+    bool *silent;           /**< per source: cannot be asked now */
+    struct map entries;     /**< address key to entry */
+    struct map addresses;   /**< address key to fleet_address: entries and old cells hold it */
+    struct map models;      /**< id to known_model */
+    struct map devices;     /**< UUID to device_count; none is ever dropped */
+    bool any_devices;       /**< some entry had numbers of its devices from elsewhere */
+    struct map device_sets; /**< UUIDs to bound_set; likewise */
     struct slot *slots;
     uint32_t *free_slots;
     uint32_t n_slots, n_free;
@@ -125,11 +136,28 @@ void fleet_free_built(struct fleet *f, struct built *b);
 int fleet_entry_new(struct fleet *f, struct slice key, struct entry **out) MUST_CHECK;
 /** Its last record is gone. */
 void fleet_entry_remove(struct fleet *f, struct entry *e);
+/** By its current generation, or NULL. */
+struct entry *fleet_entry_at(const struct fleet *f, uint32_t slot, uint32_t generation);
 /** A cell with one reference, or NULL. */
 struct cell *
 fleet_cell_new(struct fleet *f, struct fleet_address *a, uint32_t slot, uint32_t generation);
 /** A new generation with this cell; the old one lives on for its reservations. */
 void fleet_entry_renew(struct fleet *f, struct entry *e, struct cell *fresh);
+
+/** The entry's sample, with what is known of its devices besides, into its cell. @param newer as in fleet_cell_publish(). */
+void fleet_entry_publish(struct entry *e, bool newer, uint64_t now_ns);
+/** What was known of its devices from elsewhere is of another life. */
+void fleet_entry_forget_devices(struct entry *e);
+
+/**
+ * The cell's promises are made on these devices from now on. WEIR_E_NOMEM: on those before. Beyond DEVICE_SETS_MAX
+ * different sets in a fleet's life new ones count as unknown.
+ */
+int fleet_bind_devices(struct fleet *f, struct cell *c, const struct endpoint *e) MUST_CHECK;
+/** Once all of a snapshot are bound: does anybody else promise memory on its devices, or did an earlier life of it? */
+void fleet_mark_shared(struct cell *c);
+void fleet_free_devices(struct fleet *f);
+enum { DEVICE_SETS_MAX = 65536 };
 
 /** Give back cells whose last reference is gone. */
 void fleet_sweep(struct fleet *f);

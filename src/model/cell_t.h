@@ -16,12 +16,29 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/slice.h"
 #include "model/sample_t.h"
 
 /** Requests in flight at one address, over all generations of it: limits and load count these. */
 struct address_count {
     atomic_uint inflight;
     atomic_uint refs;
+};
+
+/** Memory promised on one GPU, over all endpoints that use it. */
+struct device_count {
+    atomic_ullong promised_bytes;
+    uint32_t cells;    /**< bound to it so far; the fleet's */
+    struct slice uuid; /**< the fleet's */
+};
+
+/** The GPUs of an endpoint, of which each request takes an equal share. Lives as long as the fleet. */
+struct device_set {
+    uint32_t n;      /**< shares */
+    uint32_t n_list; /**< those with a UUID */
+    bool
+        tokens; /**< its engine preallocates: only what a client asks for in bytes is the devices' */
+    struct device_count *list[];
 };
 
 enum health {
@@ -40,6 +57,7 @@ enum health_flag {
 enum cell_gate {
     GATE_BREAKER = 1, /**< open or half-open */
     GATE_YOUNG = 2,   /**< its slow start is not known to be over */
+    GATE_SHARED = 4,  /**< other cells promise memory on its devices too */
 };
 
 /** Bits of cell.known: which numbers of the digest the last sample told. */
@@ -86,6 +104,8 @@ struct cell {
     atomic_ullong total_bytes;    /**< digest: device memory */
     atomic_ullong
         sample_count; /**< samples published so far; lets a reservation see "a newer sample" cheaply */
+
+    _Atomic(struct device_set *) devices; /**< set by the fleet; NULL = none with a UUID */
 
     atomic_ullong last_progress_ns;   /**< last upstream byte seen by any loop, monotonic */
     atomic_uint consecutive_failures; /**< connect failures since the last success */

@@ -47,6 +47,9 @@ enum engine_kind {
     ENGINE_GENERIC,
 };
 
+/** Does it take nearly the whole device at its start, so that free KV tokens say what fits? */
+bool model_preallocates(enum engine_kind kind);
+
 enum endpoint_role {
     ROLE_UNIFIED = 0,
     ROLE_PREFILL,
@@ -101,6 +104,7 @@ struct endpoint {
     uint32_t tasks;     /**< enum task bits; 0 = not told, so any */
     const struct device *devices;
     uint32_t n_devices;
+    bool devices_probed;         /**< found out by an exporter of its host; no source tells any */
     struct slice gpu_type;       /**< of the first device, or from metadata; absent: unknown */
     uint64_t memory_total_bytes; /**< of all its devices; 0 = unknown */
     uint32_t weight;             /**< thousandths, from the registry */

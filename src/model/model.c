@@ -31,3 +31,8 @@ bool model_labelled(const struct endpoint *e, const struct kv *labels, uint32_t 
     }
     return true;
 }
+
+bool model_preallocates(enum engine_kind k)
+{
+    return k == ENGINE_VLLM || k == ENGINE_SGLANG || k == ENGINE_WEIR_WORKER || k == ENGINE_TRTLLM;
+}

@@ -294,7 +294,8 @@ static int read_models(struct engine_reader *r, struct slice body)
     if (rc == 0 && r->next.left_out)
         log_warn("probe", "%s lists %u models too many, or without a usable name", r->base,
                  r->next.left_out);
-    return rc;
+    /* A list of nothing but nonsense is not an empty one. */
+    return rc == 0 && r->next.n == 0 && r->next.left_out ? WEIR_E_INVALID : rc;
 }
 
 static bool missing(const struct fetch_result *f)

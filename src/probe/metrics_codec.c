@@ -6,47 +6,15 @@
 
 enum { LABEL_MAX = 128 };
 
-/* A buffer's memory on the stack: a label that does not fit counts as absent. */
-struct room {
-    char bytes[2 * ENGINE_LORAS_MAX];
-};
-
-static void *room_resize(void *ctx, void *p, size_t n)
-{
-    struct room *r = ctx;
-
-    (void)p;
-    return n != 0 && n <= sizeof(r->bytes) ? r->bytes : NULL;
-}
-
-/* @param out up to max bytes. @return its length, or -1 when absent. */
-static int label_text(struct slice labels, const char *name, char *out, size_t max)
-{
-    struct room room;
-    struct mem mem = {room_resize, &room};
-    struct buf b;
-    int n = -1;
-
-    if (!labels.p)
-        return -1;
-    buf_init(&b, &mem, sizeof(room.bytes) / 2);
-    if (wire_prom_label(labels, slice_str(name), &b) && buf_len(&b) <= max) {
-        n = (int)buf_len(&b);
-        memcpy(out, buf_slice(&b).p, (size_t)n);
-    }
-    buf_fini(&b);
-    return n;
-}
-
 int engine_metrics_text(const struct prom_line *line, const char *name, char *out, size_t max)
 {
-    return label_text(line->labels, name, out, max);
+    return wire_prom_label_text(line->labels, slice_str(name), out, max);
 }
 
 static bool label_is(const struct prom_line *line, const char *name, struct slice value)
 {
     char text[LABEL_MAX];
-    int n = label_text(line->labels, name, text, sizeof(text));
+    int n = engine_metrics_text(line, name, text, sizeof(text));
 
     return n >= 0 && slice_eq(slice_of(text, (size_t)n), value);
 }
@@ -54,7 +22,7 @@ static bool label_is(const struct prom_line *line, const char *name, struct slic
 bool engine_metrics_label(const struct prom_line *line, const char *name, double *out)
 {
     char text[LABEL_MAX];
-    int n = label_text(line->labels, name, text, sizeof(text));
+    int n = engine_metrics_text(line, name, text, sizeof(text));
 
     return n > 0 && num_f64(slice_of(text, (size_t)n), out) == 0;
 }
@@ -91,7 +59,7 @@ static bool counts(const struct prom_line *line, const char *const *zero_labels)
     char text[LABEL_MAX];
 
     for (const char *const *l = zero_labels; l && *l; l++) {
-        int n = label_text(line->labels, *l, text, sizeof(text));
+        int n = engine_metrics_text(line, *l, text, sizeof(text));
         if (n > 0 && !(n == 1 && text[0] == '0'))
             return false;
     }

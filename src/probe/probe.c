@@ -116,7 +116,7 @@ static void on_reading(void *ctx, const struct engine_reading *r)
     if ((r->news & ENGINE_NEWS_HEALTH) && still_there(p, slot, generation))
         o->on_health(o->ctx, slot, generation, verdict_of(r->state), r->why);
     if ((r->news & ENGINE_NEWS_MODELS) && still_there(p, slot, generation) && t->wants_models)
-        o->on_models(o->ctx, slot, generation, r->models, r->n_models);
+        o->on_models(o->ctx, slot, generation, r->models, r->n_models, r->models_known);
 }
 
 static int start(struct target *t, const struct endpoint *e)

@@ -34,10 +34,14 @@ struct probe_options {
     /** One check ended. @param why words for a log line, never NULL. */
     void (*on_health)(
         void *ctx, uint32_t slot, uint32_t generation, enum probe_verdict verdict, const char *why);
-    /** The models an endpoint lists; only for endpoints without models of their own. n is 0 when it gave no
-     * list. All borrowed. */
-    void (*on_models)(
-        void *ctx, uint32_t slot, uint32_t generation, const struct model_ref *models, uint32_t n);
+    /** The models an endpoint lists; only for endpoints without models of their own. All borrowed.
+     * @param told false: it gave no list that can be read, and n is 0. */
+    void (*on_models)(void *ctx,
+                      uint32_t slot,
+                      uint32_t generation,
+                      const struct model_ref *models,
+                      uint32_t n,
+                      bool told);
     /** Are numbers of this endpoint worth asking for? Asked before each scrape. */
     bool (*wants_sample)(void *ctx, uint32_t slot, uint32_t generation);
     /** Numbers were read: running, waiting, KV use, tokens/s. known is 0 when it told none. */

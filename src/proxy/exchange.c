@@ -81,11 +81,15 @@ void exchange_drop_head(struct exchange *x)
 
 void exchange_release(struct lane *l, struct reservation *r)
 {
+    bool shared = sched_shares_devices(r);
     struct cell *cell = sched_release(r);
 
     if (!cell)
         return;
-    offer_cell(&l->asker, cell);
+    if (shared) /* others have more room now, too */
+        offer_all(&l->asker);
+    else
+        offer_cell(&l->asker, cell);
     sched_cell_put(cell);
 }
 

@@ -216,6 +216,7 @@ static int begin(struct reporter *r, enum report_step step)
         const struct fetch_options o = {
             .method = q.method,
             .url = buf_slice(&q.url).p,
+            .tls = r->tls,
             .body = q.type ? buf_slice(&q.body) : (struct slice){NULL, 0},
             .content_type = q.type,
             .bearer = step == STEP_LOGIN || r->target->plain_token ? NULL : r->bearer,
@@ -381,6 +382,7 @@ int report_new(struct loop *loop,
     r->target = target_of(slice_str(o->registry_url));
     r->loop = loop;
     r->fetcher = fetcher;
+    r->tls = o->tls;
     r->instance = o->instance;
     r->ttl_ns = r->asked_ttl_ns = o->ttl_ns;
     buf_init(&r->sent, loop_mem(), BODY_MAX);

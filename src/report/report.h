@@ -31,6 +31,8 @@ struct report_options {
     const char *bearer;       /**< token, NULL = none; copied */
     const char *username;     /**< for the login of Nacos and etcd, NULL = none; copied */
     const char *password;     /**< likewise */
+    const struct fetch_tls
+        *tls; /**< for https; borrowed until report_free(); NULL = what the system trusts */
     const struct instance
         *instance;   /**< borrowed until report_free(); its epoch is where this reporter starts */
     uint64_t ttl_ns; /**< of the lease; Nacos has its own */

@@ -80,6 +80,7 @@ struct reporter {
     const struct report_target *target;
     struct loop *loop;
     struct fetcher *fetcher;
+    const struct fetch_tls *tls;
     const struct instance *instance;
     uint64_t ttl_ns;       /* in force */
     uint64_t asked_ttl_ns; /* by the options */

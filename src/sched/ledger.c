@@ -35,6 +35,21 @@ static void raise(atomic_ullong *count, uint64_t by)
         atomic_fetch_add_explicit(count, by, memory_order_acq_rel);
 }
 
+/* A request needs its share on every device of a tensor-parallel engine; rounded up, so that the sum is enough. */
+static uint64_t share_of(const struct device_set *d, uint64_t bytes)
+{
+    return bytes / d->n + (bytes % d->n != 0);
+}
+
+static void promise_on_devices(struct reservation *r, struct device_set *d, bool explicit_bytes)
+{
+    if (!d || r->bytes == 0 || (d->tokens && !explicit_bytes))
+        return;
+    for (uint32_t i = 0; i < d->n_list; i++)
+        raise(&d->list[i]->promised_bytes, share_of(d, r->bytes));
+    r->devices = d;
+}
+
 int sched_reserve(struct reservation *r, struct cell *c, uint32_t limit, const struct features *f)
 {
     struct sched_need need = sched_need_of(f);
@@ -54,6 +69,8 @@ int sched_reserve(struct reservation *r, struct cell *c, uint32_t limit, const s
     raise(&c->prefill_tokens, r->prefill_tokens);
     raise(&c->promised_bytes, r->bytes);
     raise(&c->promised_tokens, r->tokens);
+    promise_on_devices(r, atomic_load_explicit(&c->devices, memory_order_acquire),
+                       need.explicit_bytes);
     atomic_fetch_add_explicit(&c->requests_total, 1, memory_order_relaxed);
     return 0;
 }
@@ -130,6 +147,9 @@ static void drop_promise(struct reservation *r)
 {
     lower(&r->cell->promised_bytes, r->bytes);
     lower(&r->cell->promised_tokens, r->tokens);
+    for (uint32_t i = 0; r->devices && i < r->devices->n_list; i++)
+        lower(&r->devices->list[i]->promised_bytes, share_of(r->devices, r->bytes));
+    r->devices = NULL;
     r->bytes = r->tokens = 0;
 }
 
@@ -138,6 +158,11 @@ void sched_settle(struct reservation *r)
     if (r->cell && r->first_byte &&
         atomic_load_explicit(&r->cell->sample_count, memory_order_acquire) - r->sample_count >= 2)
         drop_promise(r);
+}
+
+bool sched_shares_devices(const struct reservation *r)
+{
+    return r->devices && (atomic_load_explicit(&r->cell->gate, memory_order_relaxed) & GATE_SHARED);
 }
 
 struct cell *sched_release(struct reservation *r)

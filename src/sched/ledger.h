@@ -14,13 +14,14 @@ struct sched_rates;
 
 /** One raised reservation; embed it in the request. Zeroed = none. Holds a reference on the cell. */
 struct reservation {
-    struct cell *cell;       /**< NULL = none */
-    uint64_t prefill_tokens; /**< still counted; 0 after the first byte */
-    uint64_t bytes;          /**< still promised */
-    uint64_t tokens;         /**< still promised */
-    uint64_t sample_count;   /**< samples the cell had when promised */
-    bool first_byte;         /**< seen */
-    bool trial;              /**< it holds the trial slot of a half-open breaker */
+    struct cell *cell;          /**< NULL = none */
+    uint64_t prefill_tokens;    /**< still counted; 0 after the first byte */
+    uint64_t bytes;             /**< still promised */
+    uint64_t tokens;            /**< still promised */
+    struct device_set *devices; /**< where bytes are promised too; NULL = nowhere */
+    uint64_t sample_count;      /**< samples the cell had when promised */
+    bool first_byte;            /**< seen */
+    bool trial;                 /**< it holds the trial slot of a half-open breaker */
     /* sched/work.h; zero when the policy does not count work */
     bool counted, awaits, streamed, by_tokens;
     struct sched_rates *rates; /**< of endpoint and model; NULL = not learned from */
@@ -65,6 +66,9 @@ void sched_first_byte(struct reservation *r);
  * since the promise (the first of them may have been taken before the request arrived there). Harmless when repeated.
  */
 void sched_settle(struct reservation *r);
+
+/** Is its memory promised on devices that other endpoints use too? Then its end makes room for those as well. */
+bool sched_shares_devices(const struct reservation *r);
 
 /**
  * The end, whatever happened. Harmless on an empty reservation. @return the cell, still referenced: the caller offers

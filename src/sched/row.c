@@ -79,11 +79,6 @@ static const struct model_ref *model_of(const struct endpoint *e, struct slice m
     return found;
 }
 
-static bool preallocates(enum engine_kind k)
-{
-    return k == ENGINE_VLLM || k == ENGINE_SGLANG || k == ENGINE_WEIR_WORKER || k == ENGINE_TRTLLM;
-}
-
 void sched_candidate_fill(const struct member *m,
                           const struct policy *p,
                           struct slice model,
@@ -98,7 +93,7 @@ void sched_candidate_fill(const struct member *m,
         flags |= SCHED_ENABLED;
     if (e->vouched)
         flags |= SCHED_VOUCHED;
-    if (preallocates(e->engine))
+    if (model_preallocates(e->engine))
         flags |= SCHED_TOKENS;
     *out = (struct sched_candidate){
         .cell = m->cell,
@@ -125,6 +120,17 @@ static bool willing(uint16_t flags, uint8_t state)
     return (flags & SCHED_ENABLED) && (state == REPORTED_HEALTHY || state == REPORTED_BUSY);
 }
 
+/* What is promised on the endpoint's devices by anybody: its requests need room on the fullest of them. */
+static uint64_t promised_on_devices(const struct cell *c)
+{
+    const struct device_set *d = ACQUIRE(c->devices);
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; d && i < d->n_list; i++)
+        most = MAX(most, (uint64_t)RELAXED(d->list[i]->promised_bytes));
+    return d ? most * d->n : 0;
+}
+
 /* The breaker's word on a row that is usable else. It is in the cell's second line, and rarely looked at. */
 static uint16_t judge_breaker(uint16_t flags, const struct cell *c, uint64_t now_ns)
 {
@@ -142,11 +148,10 @@ static uint16_t judge_breaker(uint16_t flags, const struct cell *c, uint64_t now
 static uint16_t judge(uint16_t flags,
                       const struct sched_row *row,
                       const struct cell *c,
+                      uint8_t gate,
                       uint32_t limit,
                       uint64_t now_ns)
 {
-    uint8_t gate = RELAXED(c->gate);
-
     if (limit != 0 && row->inflight >= limit)
         flags |= SCHED_FULL;
     /* The usual case, in a few steps. */
@@ -213,14 +218,18 @@ static inline uint16_t fill(const struct sched_candidate *k, uint64_t now_ns, st
         flags |=
             (uint16_t)(SCHED_FRESH | (d.known & (SCHED_HAS_UTIL | SCHED_HAS_BYTES | SCHED_HAS_KV)));
     uint32_t excess = fresh ? d.excess : 0;
-    row->free_bytes = left(row->free_bytes, RELAXED(c->promised_bytes));
+    uint8_t gate = RELAXED(c->gate);
+    uint64_t promised = RELAXED(c->promised_bytes);
+    if (__builtin_expect(gate & GATE_SHARED, 0))
+        promised = MAX(promised, promised_on_devices(c));
+    row->free_bytes = left(row->free_bytes, promised);
     row->free_tokens = (uint32_t)left(row->free_tokens, RELAXED(c->promised_tokens));
     row->inflight = inflight;
     row->load = excess > UINT32_MAX - inflight ? UINT32_MAX : inflight + excess;
     row->health = (uint8_t)RELAXED(c->health);
     row->state = fresh ? d.state : (uint8_t)REPORTED_HEALTHY;
     row->ramp = SCHED_RAMP_FULL;
-    row->flags = judge(flags, row, c, k->limit, now_ns);
+    row->flags = judge(flags, row, c, gate, k->limit, now_ns);
     return row->flags;
 }
 

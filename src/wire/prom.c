@@ -314,23 +314,50 @@ bool wire_prom_next(struct slice *rest, struct prom_line *line, uint32_t *bad)
     return false;
 }
 
-bool wire_prom_label(struct slice labels, struct slice name, struct buf *out)
+static bool find_label(struct slice labels, struct slice name, struct slice *value)
 {
     struct slice found;
+
+    while (next_label(&labels, &found, value) > 0)
+        if (slice_eq(found, name) && value->p)
+            return true;
+    return false;
+}
+
+/* The character at *i, which moves on to its last byte. */
+static char unescaped(struct slice value, size_t *i)
+{
+    char c = value.p[*i];
+
+    if (c != '\\' || *i + 1 >= value.n)
+        return c;
+    c = value.p[++*i];
+    return c == 'n' ? '\n' : c;
+}
+
+bool wire_prom_label(struct slice labels, struct slice name, struct buf *out)
+{
     struct slice value;
 
-    while (next_label(&labels, &found, &value) > 0) {
-        if (!slice_eq(found, name) || !value.p)
-            continue;
-        for (size_t i = 0; i < value.n; i++) {
-            char c = value.p[i];
-            if (c == '\\' && i + 1 < value.n) {
-                c = value.p[++i];
-                c = c == 'n' ? '\n' : c;
-            }
-            buf_put_char(out, c);
-        }
-        return out->err == 0;
+    if (!find_label(labels, name, &value))
+        return false;
+    for (size_t i = 0; i < value.n; i++)
+        buf_put_char(out, unescaped(value, &i));
+    return out->err == 0;
+}
+
+int wire_prom_label_text(struct slice labels, struct slice name, char *out, size_t max)
+{
+    struct slice value;
+    size_t n = 0;
+
+    if (!find_label(labels, name, &value))
+        return -1;
+    for (size_t i = 0; i < value.n; i++) {
+        char c = unescaped(value, &i);
+        if (n == max)
+            return -1;
+        out[n++] = c;
     }
-    return false;
+    return (int)n;
 }

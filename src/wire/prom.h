@@ -52,4 +52,7 @@ bool wire_prom_next(struct slice *rest, struct prom_line *line, uint32_t *bad);
 /** The value of one label in a raw label text, unescaped into out. @return false when absent or malformed. */
 bool wire_prom_label(struct slice labels, struct slice name, struct buf *out);
 
+/** The same into max bytes. @return its length; -1 when absent, malformed or longer. */
+int wire_prom_label_text(struct slice labels, struct slice name, char *out, size_t max);
+
 #endif /* WEIR_WIRE_PROM_H */

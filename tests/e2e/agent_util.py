@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import ssl
 import tempfile
 import threading
 import urllib.parse
@@ -128,6 +129,15 @@ class Registry(Server):
         if parts[-1] == "load":
             return 200, {"accepted": True, "epoch": params["epoch"], "seq": params["seq"]}
         return 200, {}
+
+    def speak_tls(self, cert, key, client_ca):
+        """From now on, and only with those who show a certificate of client_ca."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key)
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+        self.httpd.socket = context.wrap_socket(self.httpd.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self.port}"
 
     def wait_registered(self):
         return self.wait(lambda m, p, b: m == "PUT", "a registration")[2]

@@ -9,6 +9,8 @@ import sys
 import pytest
 
 import agent_util as u
+import engine_doubles as d
+import tls_util
 import weir_harness as h
 
 
@@ -536,3 +538,49 @@ def test_help_names_every_option():
     assert (rc, err) == (0, "")
     for flag in ("--registry", "--service", "--advertise", "--engine", "--engine-url", "--gpus", "--interval", "--model"):
         assert flag in out
+
+
+# --------------------------------------------------------------------------------- GPUs from an exporter, and TLS
+
+
+PAGE = "".join(f"{name}{{gpu=\"{i}\",UUID=\"GPU-{i:04}\",modelName=\"NVIDIA L4\",Hostname=\"h\"}} {value}\n"
+               for i in range(2) for name, value in (
+                   ("DCGM_FI_DEV_GPU_UTIL", 10 + i), ("DCGM_FI_DEV_FB_FREE", 1024 * (i + 1)),
+                   ("DCGM_FI_DEV_FB_USED", 1024), ("DCGM_FI_PROF_SM_ACTIVE", 0.5)))
+
+
+@pytest.mark.sanitize
+def test_gpus_come_from_an_exporter(agent, keeper, engine, registry):
+    dcgm = keeper.add(d.Engine({"/metrics": (200, PAGE)}, name="dcgm"))
+    agent(registry.url, engine.url, "--dcgm", dcgm.url + "/metrics", "--gpus", "1")
+    body = registry.wait(lambda m, p, b: m == "PUT" and b.get("devices"), "a registration with devices")[2]
+    assert body["devices"] == [{"uuid": "GPU-0001", "type": "L4", "memory_total_bytes": 3 << 30}]
+    load = registry.wait_load(gpu_util_percent=11)
+    assert load["memory_free_bytes"] == 2 << 30 and load["sm_active_percent"] == 50 and load["running"] == 3
+
+
+def test_devices_of_an_exporter_are_printed(keeper):
+    dcgm = keeper.add(d.Engine({"/metrics": (200, PAGE)}, name="dcgm"))
+    rc, out, err = h.run_weir("agent", "--devices", "--gpus", "all", "--dcgm", dcgm.url + "/metrics")
+    assert (rc, err) == (0, "") and [line.split()[1] for line in out.splitlines()] == ["uuid=GPU-0000", "uuid=GPU-0001"]
+    dcgm.pages["/metrics"] = (404, "")
+    rc, out, err = h.run_weir("agent", "--devices", "--gpus", "all", "--dcgm", dcgm.url + "/metrics")
+    assert rc == 1 and "status 404" in err
+
+
+@pytest.mark.parametrize("args, said", [(("--dcgm", "h:9400"), "--dcgm"), (("--ca", "/nonexistent.pem"), "/nonexistent.pem"),
+                                        (("--cert", "/dev/null"), "--key is needed")])
+def test_wrong_words_about_exporters_and_certificates(args, said):
+    rc, out, err = h.run_weir("agent", "--registry", "http://127.0.0.1:1", "--advertise", "10.0.0.5:8000", *args)
+    assert rc == 2 and out == "" and said in err
+
+
+@pytest.mark.sanitize
+def test_a_registry_of_ones_own_authority(agent, keeper, engine, registry):
+    """--ca, --cert and --key count for the registry; without them its certificate is nobody's."""
+    pki = keeper.add(tls_util.Authority())
+    registry.speak_tls(*pki.make("registry", "IP:127.0.0.1"), pki.ca)
+    cert, key = pki.make("agent")
+    agent(registry.url, engine.url, "--ca", pki.ca, "--cert", cert, "--key", key)
+    assert registry.wait_registered()["url"] == "http://10.0.0.5:8000"
+    registry.wait_load(running=3)

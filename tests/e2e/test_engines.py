@@ -269,6 +269,24 @@ def test_a_model_that_is_loading_while_others_are_ready(gateway):
     wait_until(lambda: weir.chat("n").status == 200 and a.api.hits() > 1, "the loaded one to be used")
 
 
+def test_the_last_model_of_an_engine_is_unloaded(gateway):
+    """What says that it has none any more gets nothing more; one that says nothing keeps what it had."""
+    engine = d.oip()
+    weir = gateway(engine)
+    wait_models(weir, "m")
+    wait_until(lambda: weir.chat().status == 200, "a first answer")
+    index = engine.pages["/v2/repository/index"]
+    engine.pages["/v2/repository/index"] = (500, "no")
+    engine.wait_asked("/v2/repository/index", 2)
+    assert models(weir) == ["m"] and weir.chat().status == 200
+    engine.pages["/v2/repository/index"] = (200, [{"name": "m", "version": "1", "state": "UNAVAILABLE", "reason": ""}])
+    wait_models(weir)
+    wait_until(lambda: weir.chat().status == 503, "it not to be offered")
+    engine.pages["/v2/repository/index"] = index
+    wait_models(weir, "m")
+    wait_until(lambda: weir.chat().status == 200, "an answer again")
+
+
 def test_context_length(gateway):
     """The long request goes where it fits; 400 where it fits nowhere for sure; an estimate refuses nothing."""
     short, long = d.vllm(max_model_len=1000), d.vllm(max_model_len=4000)

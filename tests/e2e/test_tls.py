@@ -422,6 +422,11 @@ def test_admin_and_registry_speak_tls(keeper, pki, tmp_path):
         done = subprocess.run(["curl", "-sS", "--cacert", pki.ca, "-o", "/dev/null", "-w", "%{http_code}", url],
                               capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.stdout == "200", (which, done)
+    admin = "https://%s:%d" % address(ready["admin"])
+    rc, _, err = run_weir("explain", "--admin", admin, "--model", "nobody", "--ca", pki.ca)
+    assert rc == 3, err
+    rc, _, err = run_weir("explain", "--admin", admin, "--model", "nobody")
+    assert rc == 1 and "certificate" in err
 
 
 def test_openssl_s_client_agrees(start_weir, upstream, pki):

@@ -9,18 +9,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "apps/agent/child.h"
 #include "apps/agent/describe.h"
+#include "apps/agent/devices.h"
 #include "apps/agent/options.h"
-#include "apps/agent/sample.h"
 #include "base/bug.h"
 #include "base/hash.h"
 #include "base/num.h"
-#include "gpu/watch.h"
+#include "gpu/sample_codec.h"
 #include "loop/alloc.h"
 #include "loop/log.h"
 #include "net/fetch.h"
@@ -41,14 +40,12 @@ enum {
         5, /* passed ones after which neither kind nor models nor devices are waited for any more */
 };
 
-static const uint64_t gpu_retry_ns = 120 * NS_PER_S;
-
 struct agent {
     struct agent_options o;
     struct loop *loop;
     struct fetcher *fetcher;
     struct engine_reader *engine;
-    struct gpu_watch *gpus;
+    struct agent_devices devices;
     struct reporter *reporter;
     struct child child;
     sigset_t mask; /* before ours */
@@ -76,24 +73,13 @@ struct agent {
 
 /* ---------------------------------------------------------------------------------------------- what we know */
 
-/* Devices now, as far as they are fresh: a driver that hangs makes them old, and then they are unknown. */
-static unsigned read_gpus(struct agent *a, bool *fresh)
-{
-    uint64_t read_ns = 0;
-    unsigned n = a->gpus ? gpu_watch_copy(a->gpus, a->readings, &read_ns) : 0;
-
-    *fresh = read_ns != 0 && loop_clock() - read_ns < 3 * a->o.interval_ns + NS_PER_S;
-    return n;
-}
-
-/* Were they looked at? A driver may take its time for that, or hang. */
+/* Were they looked at? A driver or an exporter may take its time for that, or hang. */
 static bool gpus_seen(struct agent *a)
 {
-    bool fresh = true;
+    bool fresh;
 
-    if (a->gpus)
-        (void)read_gpus(a, &fresh);
-    return fresh;
+    (void)devices_read(&a->devices, a->readings, &fresh);
+    return fresh || !devices_any(&a->devices);
 }
 
 static struct description_source source_of(struct agent *a, enum membw_basis basis, unsigned n_gpus)
@@ -135,12 +121,12 @@ static void fill_sample(void *ctx, struct sample *s)
     enum membw_basis basis = MEMBW_UNKNOWN;
     bool fresh;
     bool lost = false;
-    unsigned n = read_gpus(a, &fresh);
+    unsigned n = devices_read(&a->devices, a->readings, &fresh);
 
     if (a->sample_ns != 0 && loop_now(a->loop) - a->sample_ns < 3 * a->o.interval_ns + NS_PER_S)
         *s = a->sample;
     if (fresh)
-        basis = agent_sample_gpus(s, a->readings, n);
+        basis = gpu_sample(s, a->readings, n);
     for (unsigned i = 0; fresh && i < n; i++)
         lost |= a->readings[i].lost;
     fill_state(a, s, lost);
@@ -288,14 +274,14 @@ static void start_report(struct agent *a)
 {
     struct sample scratch = {0};
     bool fresh;
-    unsigned n = read_gpus(a, &fresh);
-    const struct description_source source =
-        source_of(a, agent_sample_gpus(&scratch, a->readings, n), n);
+    unsigned n = devices_read(&a->devices, a->readings, &fresh);
+    const struct description_source source = source_of(a, gpu_sample(&scratch, a->readings, n), n);
     const struct report_options o = {
         .registry_url = a->o.registry,
         .bearer = a->o.token[0] ? a->o.token : NULL,
         .username = a->o.username,
         .password = a->o.password,
+        .tls = &a->o.tls,
         .instance = &a->description.instance,
         .ttl_ns = a->o.ttl_ns,
         .interval_ns = a->o.interval_ns,
@@ -359,7 +345,7 @@ static void describe_again(struct agent *a)
     if (!a->reporter)
         return;
     const struct description_source source =
-        source_of(a, a->description.basis, read_gpus(a, &fresh));
+        source_of(a, a->description.basis, devices_read(&a->devices, a->readings, &fresh));
     if (description_make(&a->description, &source) == 0)
         report_changed(a->reporter);
 }
@@ -426,69 +412,6 @@ static void on_reading(void *ctx, const struct engine_reading *r)
 
 /* ---------------------------------------------------------------------------------------------- the start */
 
-static int open_gpus(struct agent *a, struct gpus **out)
-{
-    const struct gpu_options o = {
-        .nvml = a->o.nvml,
-        .sysfs = a->o.sysfs,
-        .select = a->o.gpus,
-        .cuda = a->o.gpus_by_cuda,
-        .retry_ns = gpu_retry_ns,
-    };
-    struct slice bad;
-    int rc = gpus_open(&o, out, &bad);
-
-    if (rc == 0)
-        return -1;
-    if (!bad.p)
-        fprintf(stderr, "weir agent: --gpus %s: %s\n", a->o.gpus, err_text(rc));
-    else
-        fprintf(stderr, "weir agent: --gpus %s: \"%.*s\" %s\n", a->o.gpus, SLICE_ARG(bad),
-                rc == WEIR_E_INVALID ? "is neither the index nor the UUID of one more device"
-                : rc == WEIR_E_FULL  ? "is one device too many"
-                                     : "is no device here");
-    return 2;
-}
-
-static void print_share(const char *name, uint32_t known, uint32_t bit, uint32_t bp)
-{
-    if (known & bit)
-        printf(" %s=%u.%02u", name, bp / 100, bp % 100);
-}
-
-/* --devices: one line each, twice read, so that GPM has its two samples. */
-static int print_devices(struct agent *a)
-{
-    struct gpus *g;
-    int rc = open_gpus(a, &g);
-
-    if (rc >= 0)
-        return rc;
-    (void)gpus_read(g, loop_clock(), a->readings);
-    (void)poll(NULL, 0, 120);
-    unsigned n = gpus_read(g, loop_clock(), a->readings);
-    for (unsigned i = 0; i < n; i++) {
-        const struct gpu_reading *r = &a->readings[i];
-        printf("%u uuid=%s type=%.*s name=\"%s\"", i, r->uuid,
-               SLICE_ARG(gpu_type_of(slice_str(r->name))), r->name);
-        if (r->known & GPU_MEMORY)
-            printf(" memory_total_bytes=%llu memory_free_bytes=%llu",
-                   (unsigned long long)r->memory_total_bytes,
-                   (unsigned long long)r->memory_free_bytes);
-        print_share("gpu_util_percent", r->known, GPU_UTIL, r->util_bp);
-        print_share("memory_busy_percent", r->known, GPU_MEM_BUSY, r->mem_busy_bp);
-        print_share("sm_active_percent", r->known, GPU_SM_ACTIVE, r->sm_active_bp);
-        print_share("dram_bandwidth_percent", r->known, GPU_DRAM_BW, r->dram_bw_bp);
-        if (r->known & GPU_POWER)
-            printf(" power_watts=%u.%03u", r->power_mw / 1000, r->power_mw % 1000);
-        printf("%s%s\n", r->mig ? " mig" : "", r->lost ? " lost" : "");
-    }
-    if (n == 0)
-        printf("no GPU\n");
-    gpus_close(g);
-    return 0;
-}
-
 static int start_child(struct agent *a)
 {
     int rc = child_start(&a->child, a->o.command, &a->mask, a->first_fd);
@@ -537,22 +460,21 @@ static int start(struct agent *a)
         fprintf(stderr, "weir agent: event loop: %s\n", err_text(rc));
         return 1;
     }
-    if ((rc = check_registry(a)) >= 0 || (rc = open_gpus(a, &gpus)) >= 0)
+    if ((rc = check_registry(a)) >= 0 || (rc = devices_open(&a->o, &gpus)) >= 0)
         return rc;
     if (a->o.command && (rc = start_child(a)) >= 0) {
         gpus_close(gpus);
         return rc;
     }
-    if (strcmp(a->o.gpus, "none") == 0) {
-        gpus_close(gpus);
-    } else if (gpu_watch_start(gpus, a->o.interval_ns, &a->gpus) != 0) {
-        fprintf(stderr, "weir agent: no thread for the devices\n");
+    if (devices_start(&a->devices, &a->o, a->loop, a->fetcher, gpus) != 0) {
+        fprintf(stderr, "weir agent: the devices cannot be followed\n");
         return 1;
     }
     const struct engine_options engine = {
         .loop = a->loop,
         .fetcher = a->fetcher,
         .base_url = a->o.engine_url,
+        .tls = &a->o.tls,
         .kind = a->o.engine,
         .interval_ns = a->o.interval_ns,
         .timeout_ns = 2 * NS_PER_S,
@@ -574,7 +496,7 @@ static void finish(struct agent *a)
         loop_timer_cancel(&a->bound_timer);
     engine_reader_free(a->engine);
     report_free(a->reporter);
-    gpu_watch_stop(a->gpus);
+    devices_stop(&a->devices);
     fetcher_free(a->fetcher);
     description_fini(&a->description);
     arena_fini(&a->models_arena);
@@ -602,7 +524,7 @@ int agent_main(int argc, char **argv)
     int rc = agent_options_parse(argc, argv, &a->o);
     a->kind = a->o.engine;
     if (rc < 0 && a->o.devices)
-        rc = print_devices(a);
+        rc = devices_print(&a->o);
     if (rc < 0)
         rc = start(a);
     if (rc < 0) {

@@ -4,8 +4,8 @@
 #define WEIR_APPS_AGENT_DESCRIBE_H
 
 #include "apps/agent/options.h"
-#include "apps/agent/sample.h"
 #include "base/arena.h"
+#include "gpu/sample_codec.h"
 #include "model/update_t.h"
 
 /** The instance and the memory of what it points to. */

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/bug.h"
 #include "base/num.h"
@@ -42,6 +43,12 @@ static const char usage[] =
     "  --token env:NAME|file:PATH    registry token\n"
     "  --drain D             longest wait for the command's requests at the end (30s)\n"
     "  --kill-after D        from SIGTERM to SIGKILL of the command (10s)\n"
+    "  --ca FILE             PEM: who signs the certificates of https registries, engines and "
+    "exporters (what the\n"
+    "                        system trusts); --cert, --key FILE: the agent's own, for those that "
+    "ask\n"
+    "  --dcgm URL            read the GPUs from a dcgm-exporter's page, like "
+    "http://127.0.0.1:9400/metrics\n"
     "  --nvml PATH           NVIDIA's library (libnvidia-ml.so.1)\n"
     "  --devices             print what the GPUs tell, and end\n"
     "COMMAND is the server, started and ended by the agent; HUP, USR1 and USR2 are passed on, TERM "
@@ -156,6 +163,27 @@ static int engine_url(struct agent_options *o, const char *value)
     return -1;
 }
 
+static int exporter_url(struct agent_options *o, const char *value)
+{
+    struct url url;
+
+    if (strchr(value, '@'))
+        return complain_unseen("--dcgm", "a URL without user name and password");
+    if (wire_url_parse(slice_str(value), &url) != 0 || url.host.n == 0)
+        return complain("--dcgm", value, "a URL like http://127.0.0.1:9400/metrics");
+    o->dcgm = value;
+    return -1;
+}
+
+/* A file that is not there would make every exchange fail, later and with other words. */
+static int file(const char *option, const char *value, const char **out)
+{
+    if (access(value, R_OK) != 0)
+        return complain(option, value, "a file that can be read");
+    *out = value;
+    return -1;
+}
+
 static int weight(struct agent_options *o, const char *value)
 {
     uint64_t w;
@@ -218,6 +246,10 @@ enum kind {
     TOKEN,
     DRAIN,
     KILL_AFTER,
+    DCGM,
+    CA,
+    CERT,
+    KEY,
     NVML,
     SYSFS
 };
@@ -245,6 +277,10 @@ static const char *const names[] = {
     [TOKEN] = "--token",
     [DRAIN] = "--drain",
     [KILL_AFTER] = "--kill-after",
+    [DCGM] = "--dcgm",
+    [CA] = "--ca",
+    [CERT] = "--cert",
+    [KEY] = "--key",
     [NVML] = "--nvml",
     [SYSFS] = "--sysfs-root", /* for tests: the root of another sysfs */
 };
@@ -259,6 +295,14 @@ static int apply_text(struct agent_options *o, enum kind kind, const char *value
         return strchr(value, '@')
                    ? complain_unseen(option, "a URL without user name and password; see --help")
                    : -1;
+    case DCGM:
+        return exporter_url(o, value);
+    case CA:
+        return file(option, value, &o->tls.ca);
+    case CERT:
+        return file(option, value, &o->tls.cert);
+    case KEY:
+        return file(option, value, &o->tls.key);
     case NVML:
         o->nvml = value;
         return -1;
@@ -354,6 +398,8 @@ static int complete(struct agent_options *o)
         o->gpus_by_cuda = cuda != NULL;
         o->gpus = cuda ? cuda : "all";
     }
+    if (!o->tls.cert != !o->tls.key)
+        return missing(o->tls.cert ? "--key" : "--cert", "a certificate and its key go together");
     if (o->devices)
         return -1;
     if (!o->registry)

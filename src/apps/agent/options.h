@@ -9,6 +9,7 @@
 #include "base/slice.h"
 #include "confio/secret.h"
 #include "model/endpoint_t.h"
+#include "net/fetch.h"
 
 enum { AGENT_MODELS_MAX = 64, AGENT_PAIRS_MAX = 64 };
 
@@ -39,6 +40,8 @@ struct agent_options {
     uint32_t n_metadata;
     struct kv labels[AGENT_PAIRS_MAX];
     uint32_t n_labels;
+    const char *dcgm;              /**< URL of an exporter's page; NULL = the drivers are asked */
+    struct fetch_tls tls;          /**< for https, of all three */
     const char *nvml;              /**< NULL = the usual library */
     const char *sysfs;             /**< NULL = /sys */
     bool devices;                  /**< print the devices and end */

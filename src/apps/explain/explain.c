@@ -26,6 +26,7 @@ static const char help[] =
     "Asks a running gateway which endpoint a request would get and why; nothing is sent anywhere.\n"
     "  --admin URL          its admin API (http://127.0.0.1:29000)\n"
     "  --token env:NAME|file:PATH  admin token\n"
+    "  --ca FILE            PEM: who signed its certificate (what the system trusts)\n"
     "  --model M            the model asked for\n"
     "  --model-version V    and its version\n"
     "  --prompt-tokens N    length of the prompt\n"
@@ -45,7 +46,7 @@ static const char help[] =
 
 struct options {
     const char *admin, *token, *model, *version, *prompt, *output, *memory, *session, *path,
-        *request;
+        *request, *ca;
     const char *headers[HEADERS_MAX];
     unsigned n_headers;
     bool json, help;
@@ -65,6 +66,7 @@ static int parse(int argc, char **argv, struct options *o)
     } values[] = {
         {"--admin", &o->admin},
         {"--token", &o->token},
+        {"--ca", &o->ca},
         {"--model", &o->model},
         {"--model-version", &o->version},
         {"--prompt-tokens", &o->prompt},
@@ -292,7 +294,9 @@ static int converse(const struct options *o, const char *secret, struct slice bo
     if (rc == 0)
         rc = fetcher_new(c.loop, &fetcher);
     if (rc == 0) {
+        const struct fetch_tls tls = {.ca = o->ca};
         struct fetch_options f = {.method = "POST",
+                                  .tls = &tls,
                                   .url = buf_slice(&url).p,
                                   .body = body,
                                   .content_type = "application/json",

@@ -176,6 +176,8 @@ static bool build_and_swap(struct control *c)
         proxy_publish(c->proxy, s);
     if (c->prober && prober_sync(c->prober, s) != 0)
         log_error("control", "out of memory: some endpoints are not checked");
+    if (c->exporters && exporters_sync(c->exporters, s) != 0)
+        log_error("control", "out of memory: some GPU exporters are not asked");
     return true;
 }
 
@@ -230,6 +232,7 @@ static void on_watch(struct loop_timer *t)
             sched_breaker_pass(cell, now) != BREAKER_BLOCKED)
             proxy_offer(c->proxy, cell);
     }
+    fleet_tick(c->fleet, now);
     changes_look(&c->changes, s, now, c->admin);
     control_look_at_sources(c);
     panic_watch(&c->panic, s, c->conf->health.panic_percent, now);
@@ -305,14 +308,19 @@ static void on_health(
     }
 }
 
-static void
-on_models(void *ctx, uint32_t slot, uint32_t generation, const struct model_ref *models, uint32_t n)
+/* An empty list is a list: an engine that unloaded its last model has none. */
+static void on_models(void *ctx,
+                      uint32_t slot,
+                      uint32_t generation,
+                      const struct model_ref *models,
+                      uint32_t n,
+                      bool told)
 {
     struct control *c = ctx;
     const struct member *m = find_member(c, slot, generation);
 
     settle_synced(c);
-    if (!m || n == 0)
+    if (!m || !told)
         return;
     int rc = fleet_set_models(c->fleet, slot, generation, models, n);
     if (rc)
@@ -362,6 +370,26 @@ static void on_kind(void *ctx, uint32_t slot, uint32_t generation, enum engine_k
 
     if (m && fleet_set_engine(c->fleet, slot, generation, kind) == 0)
         schedule_build(c, m->endpoint->source);
+}
+
+static void on_gpu_sample(void *ctx, const struct member *m, const struct sample *s)
+{
+    struct control *c = ctx;
+    const struct endpoint *e = m->endpoint;
+
+    if (fleet_device_sample(c->fleet, e->slot, e->generation, s, loop_now(c->loop)) == 0 &&
+        s->known && c->proxy)
+        proxy_offer(c->proxy, m->cell);
+}
+
+static void
+on_gpu_devices(void *ctx, const struct member *m, const struct device *devices, uint32_t n)
+{
+    struct control *c = ctx;
+    const struct endpoint *e = m->endpoint;
+
+    if (fleet_set_devices(c->fleet, e->slot, e->generation, devices, n) == 0)
+        schedule_build(c, e->source);
 }
 
 uint32_t control_current_requests(void *ctx, struct slice host, uint16_t port)
@@ -476,6 +504,9 @@ void control_reload(struct control *c, const struct conf *conf)
     if (models && (!known || fleet_set_known_models(c->fleet, known, conf->routing.n_models) != 0))
         log_error("control", "out of memory: the list of known models stays as it was");
     mem_free(loop_mem(), known);
+    /* Before the snapshot that follows: it reads this configuration. */
+    if (c->exporters && exporters_reconfigure(c->exporters, &conf->gpu_exporters, c->snapshot) != 0)
+        log_error("control", "out of memory: some GPU exporters are not asked");
     control_publish(c);
     if (!checks)
         return;
@@ -507,6 +538,15 @@ int control_start(struct control *c)
     /* Nothing is told by hand to this source before it exists: it has synced. */
     fleet_synced(c->fleet, c->source_workers);
     int rc = prober_new(&o, &c->prober);
+    if (rc == 0)
+        rc = exporters_new(&(struct exporters_options){.loop = c->loop,
+                                                       .fetcher = c->fetcher,
+                                                       .tls = c->tls,
+                                                       .conf = &c->conf->gpu_exporters,
+                                                       .on_sample = on_gpu_sample,
+                                                       .on_devices = on_gpu_devices,
+                                                       .ctx = c},
+                           &c->exporters);
     if (rc)
         return rc;
     control_publish(c);
@@ -520,6 +560,7 @@ void control_fini(struct control *c)
 {
     control_end_sources(c);
     prober_free(c->prober);
+    exporters_free(c->exporters);
     loop_timer_cancel(&c->build);
     loop_timer_cancel(&c->reclaim);
     loop_timer_cancel(&c->watch);

@@ -8,6 +8,7 @@
 
 #include "admin/admin.h"
 #include "apps/serve/changes.h"
+#include "apps/serve/exporters.h"
 #include "apps/serve/metrics.h"
 #include "apps/serve/panic.h"
 #include "conf/conf.h"
@@ -63,6 +64,7 @@ struct control {
     struct loop_timer watch;   /**< breakers whose cooldown is over, panic */
     struct panic_watch panic;
     struct changes changes;
+    struct exporters *exporters; /**< who knows the GPUs of hosts; NULL before the start */
     uint64_t built_ns;
     uint64_t reloads_ok, reloads_failed;
     struct control_note *notes; /**< by slot: why the last check failed */

@@ -36,6 +36,9 @@ static void nothing_gives_the_defaults(void **state)
     assert_int_equal(c->health.down_after, 3);
     assert_int_equal(c->health.up_after, 2);
     assert_int_equal(c->health.panic_percent, 50);
+    assert_int_equal(c->gpu_exporters.n_urls, 0);
+    assert_true(c->gpu_exporters.interval_ns == 5 * NS_PER_S);
+    assert_true(c->gpu_exporters.timeout_ns == 2 * NS_PER_S);
     const struct breaker_rules *b = &c->routing.breaker;
     assert_true(b->enabled);
     assert_int_equal(b->consecutive, 5);

@@ -97,6 +97,16 @@ static void values(void **state)
         {"threads: 99999999999999999999\n",
          "w.yaml:1:10: threads: \"99999999999999999999\" is too large; the most is 256\n"},
         {"threads: -1\n", "w.yaml:1:10: threads: \"-1\" is not a whole number, or auto\n"},
+        {"gpu_exporters: {urls: ['{host}:9400/metrics']}\n",
+         "w.yaml:1:24: gpu_exporters.urls[0]: \"{host}:9400/metrics\" is no URL like "
+         "http://{host}:9400/metrics or http://10.0.0.5:9400/metrics\n"},
+        {"gpu_exporters: {urls: ['http://{pod}/', 'http://h/{host}', 'http://u@h/m']}\n",
+         "w.yaml:1:24: gpu_exporters.urls[0]: \"http://{pod}/\" is no URL like "
+         "http://{host}:9400/metrics or http://10.0.0.5:9400/metrics\n"
+         "w.yaml:1:41: gpu_exporters.urls[1]: \"http://h/{host}\" is no URL like "
+         "http://{host}:9400/metrics or http://10.0.0.5:9400/metrics\n"
+         "w.yaml:1:60: gpu_exporters.urls[2]: \"http://u@h/m\" is no URL like "
+         "http://{host}:9400/metrics or http://10.0.0.5:9400/metrics\n"},
         {"health: {interval: 5}\n", "w.yaml:1:20: health.interval: \"5\" is not a duration; write "
                                     "a number and a unit, as 250ms, 10s or 5m\n"},
         {"health: {interval: 9ms}\n",

@@ -307,6 +307,120 @@ static void typed_reports_beat_metadata_while_fresh(void **state)
     close_world(&w);
 }
 
+static void what_is_known_of_devices_fills_gaps(void **state)
+{
+    (void)state;
+    struct world w;
+    struct rig_host h;
+    struct sample gpu = {.known = 1u << SAMPLE_GPU_UTIL | 1u << SAMPLE_MEMORY_FREE |
+                                  1u << SAMPLE_MEMORY_TOTAL,
+                         .gpu_util_bp = 3000,
+                         .memory_free_bytes = 10,
+                         .memory_total_bytes = 40,
+                         .fresh_for_ns = 10};
+    struct sample typed = {.known = 1u << SAMPLE_RUNNING | 1u << SAMPLE_GPU_UTIL,
+                           .running = 5,
+                           .gpu_util_bp = 9000,
+                           .fresh_for_ns = 5};
+    struct sample nothing = {0};
+    struct sample got;
+
+    open_world(&w, 1);
+    rig_host(&h, 1, "");
+    assert_int_equal(fleet_upsert(w.fleet, 0, &h.i, T0), 0);
+    build(&w, T0);
+    uint32_t slot = w.s->members[0].endpoint->slot;
+    struct cell *c = w.s->members[0].cell;
+    /* Alone it is the sample. */
+    assert_int_equal(fleet_device_sample(w.fleet, slot, 1, &gpu, T0), 0);
+    assert_int_equal(atomic_load(&c->sample_count), 1);
+    assert_int_equal(atomic_load(&c->fresh_until_ns), T0 + 10);
+    assert_int_equal(atomic_load(&c->free_bytes), 10);
+    /* Under a report it fills what that leaves open; memory that only it shows is not shown anew by the report. */
+    atomic_store(&c->address->inflight, 2);
+    assert_int_equal(fleet_sample(w.fleet, 0, h.i.key, &typed, T0 + 1), 0);
+    atomic_store(&c->address->inflight, 0);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.running, 5);
+    assert_int_equal(got.gpu_util_bp, 9000);
+    assert_int_equal(got.memory_free_bytes, 10);
+    assert_int_equal(got.memory_total_bytes, 40);
+    assert_int_equal(atomic_load(&c->fresh_until_ns), T0 + 6);
+    assert_int_equal(atomic_load(&c->sample_count), 1);
+    /* The same numbers again are nothing newer; others are. The report keeps what was in flight at its time. */
+    assert_int_equal(fleet_device_sample(w.fleet, slot, 1, &gpu, T0 + 2), 0);
+    assert_int_equal(atomic_load(&c->sample_count), 1);
+    gpu.memory_free_bytes = 7;
+    assert_int_equal(fleet_device_sample(w.fleet, slot, 1, &gpu, T0 + 3), 0);
+    assert_int_equal(atomic_load(&c->sample_count), 2);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.memory_free_bytes, 7);
+    assert_int_equal(got.inflight_then, 2);
+    assert_int_equal(atomic_load(&c->excess), 3);
+    /* The report is stale: devices alone again, then nothing. */
+    fleet_tick(w.fleet, T0 + 5);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.running, 5);
+    fleet_tick(w.fleet, T0 + 6);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.known, gpu.known);
+    assert_int_equal(atomic_load(&c->fresh_until_ns), T0 + 13);
+    assert_int_equal(atomic_load(&c->sample_count), 2);
+    assert_int_equal(fleet_device_sample(w.fleet, slot, 1, &nothing, T0 + 7), 0);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.known, 0);
+    /* What went stale does not come back under the next report. */
+    assert_int_equal(fleet_device_sample(w.fleet, slot, 1, &gpu, T0 + 8), 0);
+    assert_int_equal(fleet_sample(w.fleet, 0, h.i.key, &typed, T0 + 18), 0);
+    fleet_cell_last(c, &got);
+    assert_int_equal(got.known, typed.known);
+    assert_int_equal(fleet_device_sample(w.fleet, slot, 2, &gpu, T0 + 19), WEIR_E_STALE);
+    close_world(&w);
+}
+
+static void found_devices_count_where_no_source_tells_any(void **state)
+{
+    (void)state;
+    struct world w;
+    struct rig_host h;
+    struct device told = {.uuid = SLICE("GPU-t"), .type = SLICE("L4"), .memory_total_bytes = 24};
+    struct device found[] = {
+        {.uuid = SLICE("GPU-a"), .type = SLICE("A100"), .memory_total_bytes = 40},
+        {.uuid = SLICE("GPU-b"), .type = SLICE("A100"), .memory_total_bytes = 40}};
+
+    open_world(&w, 1);
+    rig_host(&h, 1, "");
+    assert_int_equal(fleet_upsert(w.fleet, 0, &h.i, T0), 0);
+    build(&w, T0);
+    uint32_t slot = w.s->members[0].endpoint->slot;
+    assert_int_equal(fleet_set_devices(w.fleet, slot, 1, found, 2), 0);
+    assert_true(fleet_dirty(w.fleet));
+    build(&w, T0);
+    const struct endpoint *e = w.s->members[0].endpoint;
+    assert_int_equal(e->n_devices, 2);
+    assert_true(e->devices_probed);
+    eq(e->devices[1].uuid, "GPU-b");
+    eq(e->gpu_type, "A100");
+    assert_int_equal(e->memory_total_bytes, 80);
+    /* The same again changes nothing. */
+    assert_int_equal(fleet_set_devices(w.fleet, slot, 1, found, 2), 0);
+    assert_false(fleet_dirty(w.fleet));
+    /* What metadata says of the type is somebody's word. */
+    rig_host(&h, 1, "gpu_type=H100");
+    assert_int_equal(fleet_upsert(w.fleet, 0, &h.i, T0), 0);
+    build(&w, T0);
+    eq(w.s->members[0].endpoint->gpu_type, "H100");
+    assert_int_equal(w.s->members[0].endpoint->n_devices, 2);
+    h.i.devices = &told;
+    h.i.n_devices = 1;
+    assert_int_equal(fleet_upsert(w.fleet, 0, &h.i, T0), 0);
+    build(&w, T0);
+    assert_false(w.s->members[0].endpoint->devices_probed);
+    eq(w.s->members[0].endpoint->devices[0].uuid, "GPU-t");
+    assert_int_equal(fleet_set_devices(w.fleet, slot, 2, found, 2), WEIR_E_STALE);
+    close_world(&w);
+}
+
 static void scraped_numbers_count_where_nobody_reports(void **state)
 {
     (void)state;
@@ -726,6 +840,8 @@ int main(void)
         cmocka_unit_test(generations),
         cmocka_unit_test(beats_publish_samples_without_a_new_snapshot),
         cmocka_unit_test(typed_reports_beat_metadata_while_fresh),
+        cmocka_unit_test(what_is_known_of_devices_fills_gaps),
+        cmocka_unit_test(found_devices_count_where_no_source_tells_any),
         cmocka_unit_test(scraped_numbers_count_where_nobody_reports),
         cmocka_unit_test(another_process_is_another_generation),
         cmocka_unit_test(report_times_make_timed_samples),

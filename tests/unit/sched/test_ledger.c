@@ -20,6 +20,26 @@ struct worker {
     atomic_uint *full; /* reservations refused */
 };
 
+/* @param uuids parted by blanks. */
+static void add_with_devices(struct rig *r, uint32_t n, enum engine_kind engine, const char *uuids)
+{
+    struct rig_host h;
+    struct device devices[4] = {{.memory_total_bytes = 0}};
+    struct slice rest = slice_str(uuids);
+
+    rig_host(&h, n, "");
+    h.i.engine = engine;
+    h.i.devices = devices;
+    while (slice_cut(&rest, ' ', &devices[h.i.n_devices].uuid))
+        h.i.n_devices++;
+    rig_put(r, &h);
+}
+
+static uint64_t on_device(const struct cell *c, uint32_t i)
+{
+    return atomic_load(&atomic_load(&c->devices)->list[i]->promised_bytes);
+}
+
 /* Random reserve, first byte, settle and release over several endpoints; up to HELD at once. */
 static void *churn(void *arg)
 {
@@ -63,8 +83,8 @@ static void counters_return_to_zero_and_stay_within_the_limit(void **state)
     struct sample s = {.known = 1u << SAMPLE_RUNNING, .while_leased = true};
 
     rig_open(&r, "chain");
-    rig_add(&r, 0, "");
-    rig_add(&r, 1, "");
+    for (uint32_t i = 0; i < 2; i++)
+        add_with_devices(&r, i, ENGINE_LLAMACPP, i ? "GPU-1 GPU-2" : "GPU-1");
     rig_refresh(&r);
     for (int i = 0; i < 2; i++)
         cells[i] = r.snapshot->members[i].cell;
@@ -96,6 +116,7 @@ static void counters_return_to_zero_and_stay_within_the_limit(void **state)
         assert_int_equal(atomic_load(&cells[i]->prefill_tokens), 0);
         assert_int_equal(atomic_load(&cells[i]->promised_bytes), 0);
         assert_int_equal(atomic_load(&cells[i]->promised_tokens), 0);
+        assert_int_equal(on_device(cells[1], (uint32_t)i), 0);
     }
     rig_close(&r);
 }
@@ -246,6 +267,98 @@ static void promises_settle_when_two_newer_samples_show_them(void **state)
     rig_close(&r);
 }
 
+static uint64_t free_of(struct rig *r, uint32_t i)
+{
+    struct sched_candidate c;
+    struct sched_row row;
+
+    sched_candidate_fill(&r->snapshot->members[i], &r->policy, RIG_MODEL, &c);
+    (void)sched_rows_fill(&c, 1, r->now, &row);
+    return row.free_bytes;
+}
+
+static void endpoints_share_what_is_free_on_their_devices(void **state)
+{
+    (void)state;
+    enum { SMALL, OTHER, WIDE, ALONE, KV, N };
+    static const char *const uuids[N] = {"GPU-1", "GPU-1", "GPU-1 GPU-2", "GPU-3", "GPU-2 GPU-2"};
+    struct rig r;
+    struct reservation a = {0};
+    struct reservation b = {0};
+    struct reservation c = {0};
+    struct sample s = {
+        .known = 1u << SAMPLE_MEMORY_FREE, .while_leased = true, .memory_free_bytes = 1000};
+    struct features f = {.required_bytes = 100};
+    struct features estimate = {.prompt_tokens = 10, .kv_bytes_per_token = 7};
+
+    rig_open(&r, "chain");
+    for (uint32_t i = 0; i < N; i++) {
+        struct rig_host h;
+        add_with_devices(&r, i, i == KV ? ENGINE_VLLM : ENGINE_LLAMACPP, uuids[i]);
+        rig_host(&h, i, "");
+        RIG_MUST(fleet_sample(r.fleet, 0, h.i.key, &s, r.now));
+    }
+    rig_refresh(&r);
+    struct cell *cells[N];
+    for (uint32_t i = 0; i < N; i++) {
+        cells[i] = r.snapshot->members[i].cell;
+        assert_int_equal(free_of(&r, i), 1000);
+    }
+    /* One device: all of it. Two: half on each, rounded up, and the fuller one counts for both. */
+    assert_int_equal(sched_reserve(&a, cells[SMALL], 0, &f), 0);
+    assert_true(sched_shares_devices(&a));
+    f.required_bytes = 51;
+    assert_int_equal(sched_reserve(&b, cells[WIDE], 0, &f), 0);
+    assert_int_equal(on_device(cells[WIDE], 0), 126);
+    assert_int_equal(on_device(cells[WIDE], 1), 26);
+    assert_int_equal(free_of(&r, SMALL), 1000 - 126);
+    assert_int_equal(free_of(&r, OTHER), 1000 - 126);
+    assert_int_equal(free_of(&r, WIDE), 1000 - 2 * 126);
+    assert_int_equal(free_of(&r, ALONE), 1000);
+    assert_int_equal(free_of(&r, KV), 1000 - 26);
+    assert_int_equal(atomic_load(&cells[OTHER]->promised_bytes), 0);
+    /* An engine that has its KV memory already takes none of the device's for that; only what a client asks for. */
+    assert_int_equal(sched_reserve(&c, cells[KV], 0, &estimate), 0);
+    assert_false(sched_shares_devices(&c));
+    assert_int_equal(on_device(cells[WIDE], 1), 26);
+    rig_end(&c);
+    f.required_bytes = 500;
+    assert_int_equal(sched_reserve(&c, cells[KV], 0, &f), 0);
+    assert_int_equal(on_device(cells[WIDE], 1), 526);
+    assert_int_equal(free_of(&r, WIDE), 0);
+    assert_int_equal(free_of(&r, SMALL), 1000 - 126);
+    rig_end(&c);
+    /* A newer sample that shows it drops the promise on the devices too, once. */
+    sched_first_byte(&a);
+    fleet_cell_publish(cells[SMALL], &s);
+    fleet_cell_publish(cells[SMALL], &s);
+    sched_settle(&a);
+    sched_settle(&a);
+    assert_int_equal(on_device(cells[SMALL], 0), 26);
+    rig_end(&a);
+    rig_end(&b);
+    assert_int_equal(on_device(cells[WIDE], 0), 0);
+    assert_int_equal(on_device(cells[WIDE], 1), 0);
+    assert_int_equal(free_of(&r, WIDE), 1000);
+
+    /* Alone on its device it pays for nobody; other devices in its place leave promises where they were made. */
+    f.required_bytes = 70;
+    assert_int_equal(sched_reserve(&a, cells[ALONE], 0, &f), 0);
+    assert_false(sched_shares_devices(&a));
+    assert_int_equal(free_of(&r, ALONE), 1000 - 70);
+    add_with_devices(&r, ALONE, ENGINE_LLAMACPP, "GPU-2");
+    add_with_devices(&r, OTHER, ENGINE_LLAMACPP, "GPU-3");
+    rig_refresh(&r);
+    assert_ptr_equal(r.snapshot->members[ALONE].cell, cells[ALONE]);
+    assert_int_equal(on_device(cells[ALONE], 0), 0);
+    assert_int_equal(on_device(cells[OTHER], 0), 70);
+    assert_int_equal(free_of(&r, OTHER), 1000 - 70);
+    rig_end(&a);
+    assert_int_equal(on_device(cells[OTHER], 0), 0);
+    assert_int_equal(free_of(&r, OTHER), 1000);
+    rig_close(&r);
+}
+
 static void absurd_needs_do_not_wrap(void **state)
 {
     (void)state;
@@ -308,6 +421,7 @@ int main(void)
         cmocka_unit_test(readers_never_see_half_a_sample),
         cmocka_unit_test(queued_300_at_limit_96_never_exceed_it),
         cmocka_unit_test(promises_settle_when_two_newer_samples_show_them),
+        cmocka_unit_test(endpoints_share_what_is_free_on_their_devices),
         cmocka_unit_test(absurd_needs_do_not_wrap),
         cmocka_unit_test(evidence_of_traffic),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/bug.h"
-#include "gpu/gpu.h"
+#include "gpu/reading_codec.h"
 
 /* Words of makers and product lines, which say nothing about the chip. */
 static bool is_filler(struct slice word)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file Several devices as one endpoint's numbers. */
-#ifndef WEIR_APPS_AGENT_SAMPLE_H
-#define WEIR_APPS_AGENT_SAMPLE_H
+#ifndef WEIR_GPU_SAMPLE_CODEC_H
+#define WEIR_GPU_SAMPLE_CODEC_H
 
-#include "gpu/gpu.h"
+#include "gpu/reading_codec.h"
 #include "model/sample_t.h"
 
 /** What a memory bandwidth figure stands on. */
@@ -18,6 +18,6 @@ enum membw_basis {
  * number of devices times the least of them; shares are those of the busiest device. What one device does not tell is
  * not known of all. @return the basis of membw_util.
  */
-enum membw_basis agent_sample_gpus(struct sample *s, const struct gpu_reading *gpus, unsigned n);
+enum membw_basis gpu_sample(struct sample *s, const struct gpu_reading *gpus, unsigned n);
 
-#endif /* WEIR_APPS_AGENT_SAMPLE_H */
+#endif /* WEIR_GPU_SAMPLE_CODEC_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "apps/agent/sample.h"
+#include "gpu/sample_codec.h"
 
 #include "base/bug.h"
 
@@ -8,7 +8,7 @@ static void know(struct sample *s, enum sample_field f)
     s->known |= UINT32_C(1) << f;
 }
 
-enum membw_basis agent_sample_gpus(struct sample *s, const struct gpu_reading *gpus, unsigned n)
+enum membw_basis gpu_sample(struct sample *s, const struct gpu_reading *gpus, unsigned n)
 {
     uint32_t known = n ? UINT32_MAX : 0;
     uint64_t total = UINT64_MAX;
