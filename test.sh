@@ -117,7 +117,10 @@ rm -rf build-asan/meson-logs/testlog.* build-tsan/meson-logs/testlog.* build/mes
 stage "install what is missing" tools/deps.sh build test || { broken "tools/deps.sh"; mkdir -p $results; finish; }
 mkdir -p $results
 # Without it the tests that need it say so and are skipped.
-[ $mode != long ] || stage "install what only the long tests need" tools/deps.sh java || true
+if [ $mode = long ]; then
+	stage "Java clients" tools/deps.sh java || true
+	stage "Go clients" tools/deps.sh go || true
+fi
 
 stage "build" compile build -Ddebug=false || { broken "build"; finish; }
 

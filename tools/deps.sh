@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Install what is missing on a bare Debian 12; do nothing, and need no root, when all is there.
-# usage: tools/deps.sh build|test|java|bench...
+# usage: tools/deps.sh build|test|java|go|bench...
 #
 # A line of a set is PACKAGE or PACKAGE@PROBE: without a probe the package itself is asked for, with one any
 # command of that name will do (a Node.js from another source brings its own npm, for instance).
@@ -117,6 +117,17 @@ make_nacos_java() {
 	done
 }
 
+# Clients in Go for ./test.sh --long: build/go/NAME of each tests/e2e/go/NAME. The toolchain is for the user to bring.
+make_go() {
+	command -v go >/dev/null || die "there is no Go toolchain here; the tests that need one are skipped"
+	for module in "$root"/tests/e2e/go/*/; do
+		name=$(basename "$module")
+		say "Go modules into build/go/$name"
+		(cd "$module" && GOTOOLCHAIN=local nice go build -trimpath -ldflags="-s -w" -o "$root/build/go/$name" . </dev/null >&2) ||
+			die "Go could not build tests/e2e/go/$name"
+	done
+}
+
 make_node_modules() {
 	js=$root/tests/e2e/js
 	stamped "$root/build/npm" "$js/package.json" "$js/package-lock.json" && return 0
@@ -129,7 +140,7 @@ make_node_modules() {
 	cat "$js/package.json" "$js/package-lock.json" | cksum >"$root/build/npm/.made-from"
 }
 
-[ $# -gt 0 ] || die "usage: tools/deps.sh build|test|java|bench..."
+[ $# -gt 0 ] || die "usage: tools/deps.sh build|test|java|go|bench..."
 for set in "$@"; do
 	# The sets are split on purpose.
 	# shellcheck disable=SC2086
@@ -148,6 +159,7 @@ for set in "$@"; do
 		install_missing $set_java
 		make_nacos_java
 		;;
-	*) die "no set is called $set; there are build, test, java and bench" ;;
+	go) make_go ;;
+	*) die "no set is called $set; there are build, test, java, go and bench" ;;
 	esac
 done
