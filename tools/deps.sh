@@ -105,16 +105,24 @@ make_venv() { # NAME REQUIREMENTS
 	cksum <"$2" >"$venv/.made-from"
 }
 
-# The Java client of Nacos, for ./test.sh --long: each version with all that it needs.
-make_nacos_java() {
+# For ./test.sh --long: each version of Nacos' Java client, and Spring Cloud Alibaba, with all that they need.
+make_java() {
 	for version in 2.3.2 3.0.3; do
-		libs=$root/build/nacos-java/$version
-		[ -d "$libs" ] && continue
-		say "Maven packages into build/nacos-java/$version"
-		(cd "$root/tests/e2e/java" && mvn -q -B -Dnacos.version=$version -DoutputDirectory="$libs.new" \
-			org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies </dev/null >&2 && mv "$libs.new" "$libs") ||
-			die "Maven could not get nacos-client $version"
+		copy_maven tests/e2e/java "build/nacos-java/$version" -Dnacos.version=$version
 	done
+	copy_maven tests/e2e/java/spring build/spring
+}
+
+copy_maven() { # FOLDER_OF_POM TO MAVEN_ARGUMENT...
+	pom=$root/$1 to=$root/$2
+	shift 2
+	stamped "$to" "$pom/pom.xml" && return 0
+	say "Maven packages into ${to#"$root/"}"
+	rm -rf "$to"
+	(cd "$pom" && mvn -q -B "$@" -DoutputDirectory="$to" \
+		org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies </dev/null >&2) ||
+		die "Maven could not get what $pom/pom.xml names"
+	cksum <"$pom/pom.xml" >"$to/.made-from"
 }
 
 # Clients in Go for ./test.sh --long: build/go/NAME of each tests/e2e/go/NAME. The toolchain is for the user to bring.
@@ -157,7 +165,7 @@ for set in "$@"; do
 		;;
 	java)
 		install_missing $set_java
-		make_nacos_java
+		make_java
 		;;
 	go) make_go ;;
 	*) die "no set is called $set; there are build, test, java, go and bench" ;;
