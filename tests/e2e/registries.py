@@ -47,9 +47,9 @@ class Program:
     def __init__(self):
         self.child = None
 
-    def launch(self, argv, alive):
+    def launch(self, argv, alive, timeout=None):
         self.child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        h.wait_until(lambda: self.child.poll() is not None or alive(), f"{argv[0]} to answer")
+        h.wait_until(lambda: self.child.poll() is not None or alive(), f"{argv[0]} to answer", timeout)
         assert self.child.poll() is None, self.child.stderr.read().decode()
 
     def end(self):

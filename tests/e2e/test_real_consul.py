@@ -55,7 +55,7 @@ class Consul(r.Program):
 
     def start(self):
         self.launch([self.binary, "agent", "-dev", "-bind", "127.0.0.1", "-log-level", "error", "-config-file", self.file],
-                    self.alive)
+                    self.alive, 6 * h.PATIENCE)
 
     def alive(self):
         """It leads, and its own node is registered: an agent can write."""
@@ -85,11 +85,20 @@ class Consul(r.Program):
         self("PUT", f"/v1/agent/service/deregister/{up.name}")
 
     def service(self, id):
-        """As others see it: the service and what its own check says; None when it is not there."""
+        """As others see it: the service and what its own check says; None when it, or its check, is not there yet."""
         for entry in self("GET", "/v1/health/service/llm"):
-            if entry["Service"]["ID"] == id:
-                return entry["Service"], [c["Status"] for c in entry["Checks"] if c["ServiceID"]][0]
+            status = [c["Status"] for c in entry["Checks"] if c["ServiceID"] == id]
+            if entry["Service"]["ID"] == id and status:
+                return entry["Service"], status[0]
         return None
+
+    def meta(self, id, key):
+        found = self.service(id)
+        return found and found[0]["Meta"].get(key)
+
+    def status(self, id):
+        found = self.service(id)
+        return found and found[1]
 
     def policy(self, name, rules):
         """A token that may do no more than this."""
@@ -175,13 +184,13 @@ def test_the_least_rights_and_less(start_weir, upstream, keeper, tmp_path):
     h.wait_until(lambda: stat(weir, "errors_total", "consul") >= 1, "the refusal")
     assert listed(weir) == set()
     path.write_text(reader + "\n")
-    weir.wait_up(a)
+    h.wait_until(lambda: weir.up(a) == 1, "a, seen by the right token", 6 * h.PATIENCE)     # pauses grow to 5 s
     consul("DELETE", "/v1/acl/token/" + consul("GET", "/v1/acl/token/self", token=reader)["AccessorID"])
     consul.put(b)
     h.wait_until(lambda: stat(weir, "up", "consul") == 0, "the token to be unknown")
     assert answered_by(weir, 4) == {"a"} and listed(weir) == ids(a)
     path.write_text(consul.policy("again", 'service "llm" { policy = "read" } node_prefix "" { policy = "read" }') + "\n")
-    weir.wait_up(b)
+    h.wait_until(lambda: weir.up(b) == 1, "b, seen by the next one", 6 * h.PATIENCE)
     assert not weir.log_contains(reader)
 
 
@@ -205,7 +214,7 @@ def test_an_agent_is_registered_passed_updated_and_left(agent, engine, gpus, kee
     a = agent(f"consul://127.0.0.1:{consul.port}", engine.url, "--metadata", "rack=7", "--metadata", "a.b=1", "--metadata",
               "long=" + "x" * 600, "--label", "tier=gold", "--weight", "2.6", "--token", "env:TOKEN", "--interval", "50ms",
               env={"TOKEN": token}, gpus=gpus("count 1\n" + u.one_gpu(0, free=3 << 29)))
-    h.wait_until(lambda: consul.service(ME) and "gpu_util" in consul.service(ME)[0]["Meta"], "the registration")
+    h.wait_until(lambda: consul.meta(ME, "gpu_util"), "the registration")
     doc, status = consul.service(ME)
     assert status == "passing"
     assert (doc["Address"], doc["Port"], doc["Tags"]) == ("10.0.0.5", 8000, ["tier=gold"])
@@ -215,13 +224,13 @@ def test_an_agent_is_registered_passed_updated_and_left(agent, engine, gpus, kee
                            "max_model_len": "8192", "gpu_type": "H100", "engine": "vllm", "rack": "7",
                            "membw_basis": "time_busy"}
     engine.running = 9
-    h.wait_until(lambda: consul.service(ME)[0]["Meta"]["current_requests"] == "9", "the update")
+    h.wait_until(lambda: consul.meta(ME, "current_requests") == "9", "the update")
     consul("PUT", "/v1/agent/service/deregister/" + ME)     # somebody else's hand
     h.wait_until(lambda: consul.service(ME), "the registration to come back")
     engine.health = 500
-    h.wait_until(lambda: consul.service(ME)[1] == "critical", "critical")
+    h.wait_until(lambda: consul.status(ME) == "critical", "critical")
     engine.health = 200
-    h.wait_until(lambda: consul.service(ME)[1] == "passing", "passing")
+    h.wait_until(lambda: consul.status(ME) == "passing", "passing")
     a.stop()
     assert consul.service(ME) is None
     assert not a.log_contains(token)
@@ -236,7 +245,7 @@ def test_an_agent_that_is_killed_and_a_server_that_forgets(agent, engine, keeper
     consul.start()
     h.wait_until(lambda: consul.service(ME), "the registration at a server that knows nothing")
     a.kill_9()
-    h.wait_until(lambda: consul.service(ME)[1] == "critical", "the check to run out")
+    h.wait_until(lambda: consul.status(ME) == "critical", "the check to run out")
 
 
 def test_from_agent_to_gateway(agent, start_weir, start_worker, keeper, tmp_path):                  # noqa: F811
