@@ -142,6 +142,7 @@ if [ $mode = long ]; then
 	marks="long or not long"
 	stage "a real engine" tools/llama_server.sh || say "no llama-server: the tests that need one are skipped"
 	stage "a real Consul" tools/go_server.sh consul || say "no consul: the tests that need one are skipped"
+	stage "a real API server" tools/go_server.sh kube-apiserver || say "no kube-apiserver: the tests that need one are skipped"
 fi
 stage "black box" blackbox build 1 -m "$marks" || broken "black box, see above"
 

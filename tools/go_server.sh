@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Build a real server out of its Go module, into build/tools/go/bin, for the long tests that want one.
 # usage: tools/go_server.sh consul|kube-apiserver
-# Takes some four minutes of a core each, once. Does nothing when one is there already; brings no Go toolchain.
+# Takes some five minutes of a core each, once. Does nothing when one is there already; brings no Go toolchain.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
