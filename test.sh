@@ -117,7 +117,10 @@ rm -rf build-asan/meson-logs/testlog.* build-tsan/meson-logs/testlog.* build/mes
 stage "install what is missing" tools/deps.sh build test || { broken "tools/deps.sh"; mkdir -p $results; finish; }
 mkdir -p $results
 # Without it the tests that need it say so and are skipped.
-[ $mode != long ] || stage "install what only the long tests need" tools/deps.sh java || true
+if [ $mode = long ]; then
+	stage "Java clients" tools/deps.sh java || true
+	stage "Go clients" tools/deps.sh go || true
+fi
 
 stage "build" compile build -Ddebug=false || { broken "build"; finish; }
 
@@ -138,6 +141,8 @@ marks="not long"
 if [ $mode = long ]; then
 	marks="long or not long"
 	stage "a real engine" tools/llama_server.sh || say "no llama-server: the tests that need one are skipped"
+	stage "a real Consul" tools/go_server.sh consul || say "no consul: the tests that need one are skipped"
+	stage "a real API server" tools/go_server.sh kube-apiserver || say "no kube-apiserver: the tests that need one are skipped"
 fi
 
 if [ -n "$sanitized" ] && ! stage "the rest of the sanitized builds" wait "$sanitized"; then

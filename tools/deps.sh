@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Install what is missing on a bare Debian 12; do nothing, and need no root, when all is there.
-# usage: tools/deps.sh build|test|java|bench...
+# usage: tools/deps.sh build|test|java|go|bench...
 #
 # A line of a set is PACKAGE or PACKAGE@PROBE: without a probe the package itself is asked for, with one any
 # command of that name will do (a Node.js from another source brings its own npm, for instance).
@@ -105,15 +105,34 @@ make_venv() { # NAME REQUIREMENTS
 	cksum <"$2" >"$venv/.made-from"
 }
 
-# The Java client of Nacos, for ./test.sh --long: each version with all that it needs.
-make_nacos_java() {
+# For ./test.sh --long: each version of Nacos' Java client, and Spring Cloud Alibaba, with all that they need.
+make_java() {
 	for version in 2.3.2 3.0.3; do
-		libs=$root/build/nacos-java/$version
-		[ -d "$libs" ] && continue
-		say "Maven packages into build/nacos-java/$version"
-		(cd "$root/tests/e2e/java" && mvn -q -B -Dnacos.version=$version -DoutputDirectory="$libs.new" \
-			org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies </dev/null >&2 && mv "$libs.new" "$libs") ||
-			die "Maven could not get nacos-client $version"
+		copy_maven tests/e2e/java "build/nacos-java/$version" -Dnacos.version=$version
+	done
+	copy_maven tests/e2e/java/spring build/spring
+}
+
+copy_maven() { # FOLDER_OF_POM TO MAVEN_ARGUMENT...
+	pom=$root/$1 to=$root/$2
+	shift 2
+	stamped "$to" "$pom/pom.xml" && return 0
+	say "Maven packages into ${to#"$root/"}"
+	rm -rf "$to"
+	(cd "$pom" && mvn -q -B "$@" -DoutputDirectory="$to" \
+		org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies </dev/null >&2) ||
+		die "Maven could not get what $pom/pom.xml names"
+	cksum <"$pom/pom.xml" >"$to/.made-from"
+}
+
+# Clients in Go for ./test.sh --long: build/go/NAME of each tests/e2e/go/NAME. The toolchain is for the user to bring.
+make_go() {
+	command -v go >/dev/null || die "there is no Go toolchain here; the tests that need one are skipped"
+	for module in "$root"/tests/e2e/go/*/; do
+		name=$(basename "$module")
+		say "Go modules into build/go/$name"
+		(cd "$module" && GOTOOLCHAIN=local nice go build -trimpath -ldflags="-s -w" -o "$root/build/go/$name" . </dev/null >&2) ||
+			die "Go could not build tests/e2e/go/$name"
 	done
 }
 
@@ -129,7 +148,7 @@ make_node_modules() {
 	cat "$js/package.json" "$js/package-lock.json" | cksum >"$root/build/npm/.made-from"
 }
 
-[ $# -gt 0 ] || die "usage: tools/deps.sh build|test|java|bench..."
+[ $# -gt 0 ] || die "usage: tools/deps.sh build|test|java|go|bench..."
 for set in "$@"; do
 	# The sets are split on purpose.
 	# shellcheck disable=SC2086
@@ -146,8 +165,9 @@ for set in "$@"; do
 		;;
 	java)
 		install_missing $set_java
-		make_nacos_java
+		make_java
 		;;
-	*) die "no set is called $set; there are build, test, java and bench" ;;
+	go) make_go ;;
+	*) die "no set is called $set; there are build, test, java, go and bench" ;;
 	esac
 done

@@ -113,16 +113,18 @@ static bool filtered(const struct fetch_result *r, const struct consul_answer *a
            slice_eq_nocase(fetch_header(r, "X-Consul-Results-Filtered-By-ACLs"), SLICE("true"));
 }
 
+/* The token was not good enough: it may have been replaced on disk. */
+static void read_token_again(struct consul *c)
+{
+    confio_secret_free(loop_mem(), c->token);
+    (void)!remote_secret(&c->remote, &c->remote.conf->token, &c->token);
+}
+
 static void refused(struct health *h, const struct fetch_result *r)
 {
-    struct consul *consul = h->consul;
-
     h->index = 0;
-    if (!r->error && r->status == 403) {
-        /* It may have been replaced on disk. */
-        confio_secret_free(loop_mem(), consul->token);
-        (void)!remote_secret(&consul->remote, &consul->remote.conf->token, &consul->token);
-    }
+    if (!r->error && r->status == 403)
+        read_token_again(h->consul);
     remote_refused(&h->call, "health", r);
 }
 
@@ -140,6 +142,8 @@ static void answered(struct remote_call *c, const struct fetch_result *r)
     int rc = consul_read(&a, r->body, &answer);
     if (rc || filtered(r, &answer)) {
         h->index = 0;
+        if (!rc)
+            read_token_again(h->consul);
         remote_failed(c, "health of %.*s: %s", SLICE_ARG(h->list.name),
                       rc == WEIR_E_INVALID ? "the answer is no JSON list"
                       : rc                 ? err_text(rc)

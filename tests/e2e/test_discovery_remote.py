@@ -419,10 +419,13 @@ def test_consul_token_datacenter_and_tag(start_weir, upstream, keeper, tmp_path)
     consul.put(a, Tags=["blue"], Weights={"Passing": 5, "Warning": 1})
     h.wait_until(lambda: names(weir)[f"127.0.0.1:{a.port}"]["weight"] == 5, "the change")
     with consul.cond:
-        consul.filter = True
+        consul.blind, consul.token = {"t2"}, "t3"
         consul.news()
     h.wait_until(lambda: weir.log_contains("the token may not read it"), "the complaint")
     assert listed(weir) == ids(a)
+    path.write_text("t3\n")
+    consul.put(a, Tags=["blue"], Weights={"Passing": 6, "Warning": 1})
+    h.wait_until(lambda: names(weir)[f"127.0.0.1:{a.port}"]["weight"] == 6, "the change by the third token")
 
 
 def test_consul_under_maintenance_and_without_an_address(start_weir, upstream, consul):
