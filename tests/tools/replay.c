@@ -25,7 +25,8 @@ static void replay(const char *line)
     struct decision d;
     int rc = o ? record_read(o, loop_mem(), &r) : WEIR_E_INVALID;
 
-    if (rc != 0 || r.wrong || json_integer_value(json_object_get(o, "format")) != SCHED_RECORD_FORMAT) {
+    if (rc != 0 || r.wrong ||
+        json_integer_value(json_object_get(o, "format")) != SCHED_RECORD_FORMAT) {
         count.unreadable++;
         fprintf(stderr, "replay: unreadable (%s): %s\n",
                 r.wrong ? r.wrong
