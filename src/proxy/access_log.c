@@ -77,6 +77,7 @@ void access_log_add(struct exchange *x, enum proxy_outcome outcome)
     put_text(b, ",\"path\":", path);
     buf_put_str(b, ",\"status\":");
     buf_put_u64(b, x->status);
+    put_text(b, ",\"route\":", x->route ? route_name(x->route) : (struct slice){NULL, 0});
     put_text(b, ",\"model\":", x->f.model);
     put_text(b, ",\"endpoint\":", x->target ? x->target->id : (struct slice){NULL, 0});
     put_text(b, ",\"outcome\":", slice_str(proxy_outcome_names[outcome]));

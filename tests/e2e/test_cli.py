@@ -102,6 +102,10 @@ def test_promtool_finds_nothing_to_say(weir, upstream):
         pytest.fail("promtool is missing; tools/deps.sh test brings it")
     weir.register(upstream(name="u"), devices=[{"type": "A100", "memory_total_bytes": 80 << 30}])
     weir.load("u", 1, gpu_util_percent=50, memory_free_bytes=1 << 30, running=1, waiting=0)
+    weir.register(upstream(name="v"))
+    weir.load("v", 1, batch=4, running=9)
+    assert weir.metrics().value("weir_batch_size", model="m") == 2.5
+    weir.deregister("v")
     weir.chat()
     weir.chat("unknown")
     page = weir.admin_http("GET", "/metrics")
@@ -126,7 +130,7 @@ FAMILIES = {
     "endpoint_memory_total_bytes": "gauge", "endpoint_membw_util_percent": "gauge", "endpoint_sm_active_percent": "gauge",
     "endpoint_running": "gauge", "endpoint_waiting": "gauge", "endpoint_kv_used_ratio": "gauge",
     "endpoint_report_age_seconds": "gauge", "registry_update_delay_seconds": "gauge", "endpoints": "gauge",
-    "retries_total": "counter", "config_reloads_total": "counter", "build_info": "gauge"}
+    "batch_size": "gauge", "retries_total": "counter", "config_reloads_total": "counter", "build_info": "gauge"}
 
 
 def test_every_promised_family_is_there_and_every_family_is_documented(weir, upstream):

@@ -687,6 +687,7 @@ def test_the_access_log_is_opened_again_by_sigusr1(start_weir, upstream, tmp_pat
     weir.wait_up(a)
     assert weir.http("GET", "/v1/one").status == 200
     h.wait_until(lambda: requests_in(log) == ["/v1/one"], "the first line")
+    assert json.loads(log.read_text(encoding="utf-8"))["route"] == "/v1/**"
     log.rename(rotated)
     assert weir.http("GET", "/v1/two").status == 200
     h.wait_until(lambda: requests_in(rotated) == ["/v1/one", "/v1/two"], "the second line, in the renamed file")

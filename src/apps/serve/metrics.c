@@ -323,6 +323,33 @@ static void put_endpoints(const struct metrics_input *in, struct buf *out)
     }
 }
 
+/* An engine with continuous batching runs all its requests in one batch: that is its size where it tells no other. */
+static void put_batches(const struct metrics_input *in, struct buf *out)
+{
+    const struct snapshot *s = in->snapshot;
+
+    gauge(out, "weir_batch_size",
+          "Requests that an endpoint of the model computes together: the mean of those that tell.");
+    for (uint32_t i = 0; i < s->n_models; i++) {
+        const struct snapshot_model *model = &s->models[i];
+        struct prom_label label = {"model", model->id};
+        double sum = 0;
+        uint32_t told = 0;
+        for (uint32_t k = 0; k < model->n_members; k++) {
+            struct sample sample;
+            sched_sample_read(s->members[model->members[k]].cell, &sample);
+            bool batch = sample_has(&sample, SAMPLE_BATCH);
+            if (!sample_fresh(&sample, in->now_ns) ||
+                !(batch || sample_has(&sample, SAMPLE_RUNNING)))
+                continue;
+            sum += batch ? sample.batch : sample.running;
+            told++;
+        }
+        if (told)
+            wire_prom_sample(out, "weir_batch_size", &label, 1, sum / told);
+    }
+}
+
 static void put_stale(const struct metrics_input *in, struct buf *out)
 {
     const struct snapshot *s = in->snapshot;
@@ -469,6 +496,7 @@ void metrics_render(const struct metrics_input *in, struct buf *out)
     put_tokens(in->stats, out);
     put_pools(in->stats, out);
     put_endpoints(in, out);
+    put_batches(in, out);
     put_stale(in, out);
     put_panic(in, out);
     put_sources(in, out);
