@@ -9,7 +9,7 @@ POLICY = "chain"
 
 pytestmark = pytest.mark.sanitize
 
-FAST = {"interval": "60ms", "scrape_interval": "30ms", "timeout": "10s"}
+FAST = {"interval": "60ms", "scrape_interval": "50ms"}
 GIB = 1 << 30
 
 

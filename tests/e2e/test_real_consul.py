@@ -39,7 +39,7 @@ class Consul(r.Program):
         super().__init__()
         self.token, self.tls = token, tls
         self.binary = find()
-        self.port, lan, server = r.free_port(), r.free_port(), r.free_port()
+        self.port, lan, server = h.free_port(), h.free_port(), h.free_port()
         off = dict.fromkeys(("dns", "grpc", "grpc_tls", "serf_wan", "http", "https"), -1)
         doc = {"ports": {**off, "https" if tls else "http": self.port, "serf_lan": lan, "server": server},
                "disable_update_check": True, "node_name": "n1"}

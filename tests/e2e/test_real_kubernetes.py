@@ -120,7 +120,7 @@ class Api:
         openssl("ec", "-in", own, "-pubout", "-out", public)
         self.accounts = (own, public)
         self.etcd = r.Etcd(folder / "etcd")
-        self.port = r.free_port()
+        self.port = h.free_port()
         self.audit = os.path.join(self.folder, "audit.log")
         self._write("tokens.csv", f'{ADMIN},admin,1,"system:masters"\n')
         self._write("policy.yaml", json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
