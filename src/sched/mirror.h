@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file The rows of one pool, kept from pick to pick. A cell says when it changed (cell_changed()), so that a pick reads
+ * again only the few that did, and those whose numbers depend on the time. What stands here then is what
+ * sched_rows_fill(), sched_work_fill() and sched_work_request() would fill in. Private to the room.
+ */
+#ifndef WEIR_SCHED_MIRROR_H
+#define WEIR_SCHED_MIRROR_H
+
+#include "sched/work.h"
+
+enum { SCHED_FLAG_BITS = 13 /**< of enum sched_flag */ };
+
+/** What the work of a row that depends on the time is made from. */
+struct sched_still {
+    uint64_t until_ns; /**< 0 = nothing of ours is there */
+    uint64_t least_us;
+    uint64_t recent_tokens, recent_at_ns;
+    uint64_t speed_due_ns; /**< from then on the speed depends on the time */
+};
+
+struct sched_mirror {
+    const struct mem *mem;
+    const struct sched_candidate *candidates; /**< borrowed */
+    uint32_t n;
+    bool stale;    /**< nothing of it is filled */
+    bool peaks;    /**< the speeds' peaks are read, which fall all the time */
+    uint32_t kind; /**< enum sched_kind of the speeds */
+    struct sched_row *rows;
+    struct sched_work *work;   /**< NULL: not read */
+    struct sched_still *still; /**< beside the work */
+    const atomic_uint **changes;
+    uint32_t *seen;   /**< the cell's changes when the row was filled */
+    uint64_t *due_ns; /**< when it has to be filled again without a change */
+    uint64_t next_due_ns;
+    uint32_t counts[SCHED_FLAG_BITS]; /**< rows with this flag */
+};
+
+/**
+ * @param c candidates of the pool, borrowed. @param work the policy reads work. @param peaks it reads
+ * sched_speed.first_byte_us. @return 0 or WEIR_E_NOMEM.
+ */
+int sched_mirror_new(const struct mem *mem,
+                     const struct sched_candidate *c,
+                     uint32_t n,
+                     bool work,
+                     bool peaks,
+                     struct sched_mirror **out) MUST_CHECK;
+/** NULL is allowed. */
+void sched_mirror_free(struct sched_mirror *m);
+
+/** Bring rows, and of the work what is the same for every request but not the time, to now. Cost: a word for each
+ * candidate, some cache lines for those that changed. */
+struct sched_common sched_mirror_refresh(struct sched_mirror *m, uint64_t now_ns);
+
+/** One row again, whatever it says of itself; its ramp stays. */
+struct sched_common sched_mirror_row(struct sched_mirror *m, uint32_t i, uint64_t now_ns);
+
+/** Fill what depends on the time and on the request. @param ask room for one of each candidate. */
+void sched_mirror_request(struct sched_mirror *m,
+                          const struct sched_lore *l,
+                          const struct features *f,
+                          uint64_t now_ns,
+                          struct sched_prefix_ask *ask);
+
+#endif /* WEIR_SCHED_MIRROR_H */
