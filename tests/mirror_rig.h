@@ -15,6 +15,7 @@ struct mirror_rig {
     struct sched_row rows[MIRROR_ROWS];
     struct sched_work work[MIRROR_ROWS];
     struct sched_prefix_ask ask[MIRROR_ROWS];
+    uint32_t hits[MIRROR_ROWS];
 };
 
 static inline void mirror_close(struct mirror_rig *x)
@@ -52,8 +53,8 @@ static inline uint32_t mirror_differs(struct mirror_rig *x, struct rig *r, const
     struct sched_common kept = sched_mirror_refresh(x->m, r->now);
     struct sched_common now = sched_rows_fill(x->c, x->n, r->now, x->rows);
     sched_work_fill(x->c, x->rows, x->n, r->now, x->work);
-    sched_work_request(r->lore, f, x->c, x->n, r->now, x->ask, x->work);
-    sched_mirror_request(x->m, r->lore, f, r->now, x->ask);
+    sched_work_request(r->lore, f, x->c, x->n, r->now, x->ask, x->hits, x->work);
+    sched_mirror_request(x->m, r->lore, f, r->now);
     for (uint32_t i = 0; i < x->n; i++)
         wrong += memcmp(&x->rows[i], &x->m->rows[i], sizeof(x->rows[i])) != 0 ||
                  memcmp(&x->work[i], &x->m->work[i], sizeof(x->work[i])) != 0;

@@ -26,13 +26,20 @@ int sched_mirror_new(const struct mem *mem,
     if (work) {
         m->work = mem_array(mem, n, sizeof(*m->work));
         m->still = mem_array(mem, n, sizeof(*m->still));
+        m->hits = mem_array(mem, n, sizeof(*m->hits));
+        m->groups = mem_array(mem, n, sizeof(*m->groups));
     }
-    if (!m->rows || !m->changes || !m->seen || !m->due_ns || (work && (!m->work || !m->still))) {
+    if (!m->rows || !m->changes || !m->seen || !m->due_ns ||
+        (work && (!m->work || !m->still || !m->hits || !m->groups))) {
         sched_mirror_free(m);
         return WEIR_E_NOMEM;
     }
     for (uint32_t i = 0; i < n; i++)
         m->changes[i] = &c[i].cell->address->changes;
+    for (uint32_t i = 0; work && i < n; i++)
+        if (m->n_groups == 0 ||
+            !sched_prefix_join(&m->groups[m->n_groups - 1], c[i].slot, c[i].generation))
+            (void)sched_prefix_join(&m->groups[m->n_groups++], c[i].slot, c[i].generation);
     *out = m;
     return 0;
 }
@@ -47,6 +54,8 @@ void sched_mirror_free(struct sched_mirror *m)
     mem_free(m->mem, m->due_ns);
     mem_free(m->mem, m->work);
     mem_free(m->mem, m->still);
+    mem_free(m->mem, m->hits);
+    mem_free(m->mem, m->groups);
     mem_free(m->mem, m);
 }
 
@@ -135,10 +144,9 @@ struct sched_common sched_mirror_row(struct sched_mirror *m, uint32_t i, uint64_
 }
 
 void sched_mirror_request(struct sched_mirror *m,
-                          const struct sched_lore *l,
+                          struct sched_lore *l,
                           const struct features *f,
-                          uint64_t now_ns,
-                          struct sched_prefix_ask *ask)
+                          uint64_t now_ns)
 {
     uint32_t kind = sched_kind_of(f);
     bool other = kind != m->kind;
@@ -153,5 +161,10 @@ void sched_mirror_request(struct sched_mirror *m,
         if (other || now_ns >= s->speed_due_ns)
             fill_speed(m, i, now_ns);
     }
-    sched_work_hits(l, f, m->candidates, m->n, ask, m->work);
+    uint32_t *hits = NULL;
+    if (l && f->n_blocks > 0) {
+        hits = m->hits;
+        sched_prefix_look(&l->prefix, f->blocks, f->n_blocks, m->groups, m->n_groups, hits);
+    }
+    sched_work_hits(l, f, m->candidates, m->n, hits, m->work);
 }

@@ -27,8 +27,11 @@ struct sched_mirror {
     bool peaks;    /**< the speeds' peaks are read, which fall all the time */
     uint32_t kind; /**< enum sched_kind of the speeds */
     struct sched_row *rows;
-    struct sched_work *work;   /**< NULL: not read */
-    struct sched_still *still; /**< beside the work */
+    struct sched_work *work;           /**< NULL: not read */
+    struct sched_still *still;         /**< beside the work */
+    struct sched_prefix_group *groups; /**< of all candidates */
+    uint32_t n_groups;
+    uint32_t *hits; /**< beside the work: prefix blocks */
     const atomic_uint **changes;
     uint32_t *seen;   /**< the cell's changes when the row was filled */
     uint64_t *due_ns; /**< when it has to be filled again without a change */
@@ -56,11 +59,10 @@ struct sched_common sched_mirror_refresh(struct sched_mirror *m, uint64_t now_ns
 /** One row again, whatever it says of itself; its ramp stays. */
 struct sched_common sched_mirror_row(struct sched_mirror *m, uint32_t i, uint64_t now_ns);
 
-/** Fill what depends on the time and on the request. @param ask room for one of each candidate. */
+/** Fill what depends on the time and on the request. */
 void sched_mirror_request(struct sched_mirror *m,
-                          const struct sched_lore *l,
+                          struct sched_lore *l,
                           const struct features *f,
-                          uint64_t now_ns,
-                          struct sched_prefix_ask *ask);
+                          uint64_t now_ns);
 
 #endif /* WEIR_SCHED_MIRROR_H */

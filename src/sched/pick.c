@@ -125,7 +125,9 @@ int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32
     bigger.costs = mem_array(mem, n, sizeof(*bigger.costs));
     bigger.work = mem_array(mem, n, sizeof(*bigger.work));
     bigger.ask = mem_array(mem, n, sizeof(*bigger.ask));
-    if (!bigger.rows || !bigger.fit || !bigger.costs || !bigger.work || !bigger.ask) {
+    bigger.hits = mem_array(mem, n, sizeof(*bigger.hits));
+    if (!bigger.rows || !bigger.fit || !bigger.costs || !bigger.work || !bigger.ask ||
+        !bigger.hits) {
         sched_scratch_fini(&bigger, mem);
         return WEIR_E_NOMEM;
     }
@@ -141,6 +143,7 @@ void sched_scratch_fini(struct sched_scratch *s, const struct mem *mem)
     mem_free(mem, s->costs);
     mem_free(mem, s->work);
     mem_free(mem, s->ask);
+    mem_free(mem, s->hits);
     *s = (struct sched_scratch){0};
 }
 

@@ -158,6 +158,7 @@ struct sched_scratch {
     struct sched_cost *costs;
     struct sched_work *work;
     struct sched_prefix_ask *ask;
+    uint32_t *hits;
     uint32_t cap;
     struct sched_common common; /**< of rows, when the pool filled them */
     bool mirrored; /**< rows and work of the present pick are those that the pool keeps */

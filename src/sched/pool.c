@@ -304,18 +304,9 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
 
 bool sched_pool_has(const struct sched_pool *p, uint32_t slot, uint32_t generation)
 {
-    uint32_t low = 0;
-    uint32_t high = p->n;
+    uint32_t at = sched_candidate_find(p->candidates, p->n, slot);
 
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (p->candidates[mid].slot < slot)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < p->n && p->candidates[low].slot == slot &&
-           p->candidates[low].generation == generation;
+    return at < p->n && p->candidates[at].generation == generation;
 }
 
 /* Of rows that are filled. */
@@ -377,10 +368,10 @@ static void pick(struct sched_pool *p,
     struct sched_record *record = scratch->record;
 
     if (p->reads_work && scratch->mirrored)
-        sched_mirror_request(p->mirror, p->lore, v->features, now_ns, scratch->ask);
+        sched_mirror_request(p->mirror, p->lore, v->features, now_ns);
     else if (p->reads_work)
         sched_work_request(p->lore, v->features, p->candidates, p->n, now_ns, scratch->ask,
-                           scratch->work);
+                           scratch->hits, scratch->work);
     v->now_ns = now_ns;
     v->hits = record && p->reads_work && p->lore && v->features->n_blocks ? scratch->ask : NULL;
     if (record) {
@@ -568,6 +559,8 @@ int sched_pool_admit(struct sched_pool *p,
 {
     struct grant look = {now_ns, seed, NULL};
 
+    if (p->reads_work && p->lore)
+        sched_prefix_ahead(&p->lore->prefix, f->blocks, f->n_blocks);
     fill_rows(p, now_ns, seed, true, scratch);
     if (p->queue.n && first_served(p, scratch, &look)) {
         *d = (struct decision){.row = DECISION_NOBODY};

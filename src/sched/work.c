@@ -119,43 +119,49 @@ void sched_work_hits(const struct sched_lore *l,
                      const struct features *f,
                      const struct sched_candidate *c,
                      uint32_t n,
-                     struct sched_prefix_ask *ask,
+                     const uint32_t *hits,
                      struct sched_work *work)
 {
     uint32_t slot;
     uint32_t generation;
-    bool home = f->has_session && sched_lore_session(l, f->session, &slot, &generation);
-    bool blocks = l && f->n_blocks > 0;
     uint64_t per = block_tokens(f);
 
-    if (blocks) {
-        for (uint32_t i = 0; i < n; i++)
-            ask[i] = (struct sched_prefix_ask){c[i].slot, c[i].generation, 0};
-        sched_prefix_hits(&l->prefix, f->blocks, f->n_blocks, ask, n);
-    }
     for (uint32_t i = 0; i < n; i++) {
-        work[i].flags =
-            home && c[i].slot == slot && c[i].generation == generation ? WORK_SESSION : 0;
-        work[i].hit_tokens = blocks ? hit_tokens(f, per, ask[i].hits, &work[i].speed) : 0;
+        work[i].flags = 0;
+        work[i].hit_tokens = hits ? hit_tokens(f, per, hits[i], &work[i].speed) : 0;
     }
+    if (!f->has_session || !sched_lore_session(l, f->session, &slot, &generation))
+        return;
+    uint32_t home = sched_candidate_find(c, n, slot);
+    if (home < n && c[home].generation == generation)
+        work[home].flags = WORK_SESSION;
 }
 
-void sched_work_request(const struct sched_lore *l,
+void sched_work_request(struct sched_lore *l,
                         const struct features *f,
                         const struct sched_candidate *c,
                         uint32_t n,
                         uint64_t now_ns,
                         struct sched_prefix_ask *ask,
+                        uint32_t *hits,
                         struct sched_work *work)
 {
     enum sched_kind kind = sched_kind_of(f);
+    bool blocks = l && f->n_blocks > 0;
 
     for (uint32_t i = 0; i < n; i++) {
         if (i + 4 < n)
             __builtin_prefetch(c[i + 4].rates[kind]);
         sched_work_speed(&c[i], kind, now_ns, &work[i].speed);
     }
-    sched_work_hits(l, f, c, n, ask, work);
+    if (blocks) {
+        for (uint32_t i = 0; i < n; i++)
+            ask[i] = (struct sched_prefix_ask){c[i].slot, c[i].generation, 0};
+        sched_prefix_hits(&l->prefix, f->blocks, f->n_blocks, ask, n);
+        for (uint32_t i = 0; i < n; i++)
+            hits[i] = ask[i].hits;
+    }
+    sched_work_hits(l, f, c, n, blocks ? hits : NULL, work);
 }
 
 static void push_back(struct cell *c, uint64_t now_ns, uint64_t by)

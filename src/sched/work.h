@@ -128,13 +128,14 @@ void sched_work_fill(const struct sched_candidate *c,
 
 /** Room to ask the prefix index for every candidate; beside the rows in a scratch. */
 struct sched_prefix_ask;
-/** Fill the part that depends on the request: speed, hits and session. */
-void sched_work_request(const struct sched_lore *l,
+/** Fill the part that depends on the request: speed, hits and session. @param ask, hits room for one of each candidate. */
+void sched_work_request(struct sched_lore *l,
                         const struct features *f,
                         const struct sched_candidate *c,
                         uint32_t n,
                         uint64_t now_ns,
                         struct sched_prefix_ask *ask,
+                        uint32_t *hits,
                         struct sched_work *work);
 
 /** The two halves of it. @return from when on the speed is another without anything learned; UINT64_MAX: never. */
@@ -142,12 +143,12 @@ uint64_t sched_work_speed(const struct sched_candidate *c,
                           enum sched_kind kind,
                           uint64_t now_ns,
                           struct sched_speed *out);
-/** Hits, of which the speed says how many come true, and the session. */
+/** Hits, of which the speed says how many come true, and the session. @param hits blocks, beside the work; or NULL. */
 void sched_work_hits(const struct sched_lore *l,
                      const struct features *f,
                      const struct sched_candidate *c,
                      uint32_t n,
-                     struct sched_prefix_ask *ask,
+                     const uint32_t *hits,
                      struct sched_work *work);
 
 /**
