@@ -6,6 +6,7 @@
 #include "sched/drain.h"
 #include "sched/mirror.h"
 #include "sched/plugin.h"
+#include "sched/quick.h"
 
 enum {
     OFFER_DEPTH = 64,     /* waiters looked at in one offer */
@@ -159,7 +160,7 @@ static int make_mirror(const struct sched_pool *p,
                        struct sched_mirror **out)
 {
     return sched_mirror_new(p->mem, c, n, sched_policy_reads_work(policy),
-                            sched_policy_reads_peaks(policy), out);
+                            sched_policy_reads_peaks(policy), sched_quick_policy(policy), out);
 }
 
 int sched_pool_reconfigure(struct sched_pool *p,
@@ -367,6 +368,9 @@ static void pick(struct sched_pool *p,
 {
     struct sched_record *record = scratch->record;
 
+    if (p->reads_work && scratch->mirrored && !why &&
+        sched_quick_pick(p->mirror, p->lore, v, exclude, now_ns, p->state, scratch, d))
+        return;
     if (p->reads_work && scratch->mirrored)
         sched_mirror_request(p->mirror, p->lore, v->features, now_ns);
     else if (p->reads_work)

@@ -361,7 +361,7 @@ void sched_prefix_look(struct sched_prefix *x,
         }
         uint32_t members = g->members;
         if ((members & (members + 1)) == 0) { /* the first ones, as almost always */
-            for (uint32_t k = 0; k < (uint32_t)__builtin_popcount(members); k++)
+            for (uint32_t k = 0; k < (uint32_t)__builtin_ctz(~members); k++)
                 *hits++ = found[k];
             continue;
         }

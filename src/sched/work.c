@@ -102,17 +102,11 @@ void sched_work_fill(const struct sched_candidate *c,
     }
 }
 
-static uint64_t block_tokens(const struct features *f)
+uint64_t sched_block_tokens(const struct features *f)
 {
     uint64_t bpt = f->bytes_per_token ? f->bytes_per_token : BYTES_PER_TOKEN_Q8;
 
     return MAX(((uint64_t)PREFIX_BLOCK_BYTES << 8) / bpt, 1);
-}
-
-static inline uint32_t
-hit_tokens(const struct features *f, uint64_t per, uint32_t hits, const struct sched_speed *s)
-{
-    return hits ? u32(MIN(hits * per, f->prompt_tokens) * s->trust / SCHED_TRUST_FULL) : 0;
 }
 
 void sched_work_hits(const struct sched_lore *l,
@@ -124,11 +118,11 @@ void sched_work_hits(const struct sched_lore *l,
 {
     uint32_t slot;
     uint32_t generation;
-    uint64_t per = block_tokens(f);
+    uint64_t per = sched_block_tokens(f);
 
     for (uint32_t i = 0; i < n; i++) {
         work[i].flags = 0;
-        work[i].hit_tokens = hits ? hit_tokens(f, per, hits[i], &work[i].speed) : 0;
+        work[i].hit_tokens = hits ? sched_hit_tokens(f, per, hits[i], &work[i].speed) : 0;
     }
     if (!f->has_session || !sched_lore_session(l, f->session, &slot, &generation))
         return;
@@ -228,7 +222,7 @@ void sched_work_begin(struct sched_lore *l,
         return;
     r->unnoted = f->n_blocks > 0;
     if (r->unnoted)
-        r->cache_blocks = u32(row->total_tokens / block_tokens(f));
+        r->cache_blocks = u32(row->total_tokens / sched_block_tokens(f));
     if (f->has_session && !(w->flags & WORK_SESSION))
         sched_lore_session_put(l, f->session, c->slot, c->generation);
 }

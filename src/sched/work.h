@@ -94,20 +94,38 @@ static inline uint64_t sched_step_us(const struct sched_work *w, uint64_t contex
            (uint64_t)w->speed.context_ps * MIN(context, SCHED_TOKENS_MOST) / 1000000;
 }
 
+/** Until what others have waiting there is done. Nothing is known of it but how many they are. */
+static inline uint64_t sched_work_foreign(const struct sched_work *w)
+{
+    if (!w->foreign_waiting)
+        return 0;
+    uint64_t each = w->speed.service_us ? w->speed.service_us
+                                        : w->speed.fixed_us + (uint64_t)w->speed.prefill_ns *
+                                                                  SCHED_FOREIGN_TOKENS / 1000;
+    return w->foreign_waiting * each;
+}
+
+/** Tokens of one prefix block of this request; at least 1. */
+uint64_t sched_block_tokens(const struct features *f);
+
+/** Tokens that so many blocks spare. */
+static inline uint32_t sched_hit_tokens(const struct features *f,
+                                        uint64_t per,
+                                        uint32_t blocks,
+                                        const struct sched_speed *s)
+{
+    uint64_t tokens =
+        blocks ? MIN(blocks * per, f->prompt_tokens) * s->trust / SCHED_TRUST_FULL : 0;
+
+    return (uint32_t)MIN(tokens, (uint64_t)UINT32_MAX);
+}
+
 /** Here, because a pick asks for every endpoint. */
 static inline struct sched_forecast sched_work_forecast(const struct sched_question *q,
                                                         const struct sched_work *w)
 {
-    struct sched_forecast s = {.wait_us = w->backlog_us};
+    struct sched_forecast s = {.wait_us = w->backlog_us + sched_work_foreign(w)};
 
-    if (w->foreign_waiting) {
-        /* Of what others have waiting there nothing is known but how many. */
-        uint64_t foreign =
-            w->speed.service_us
-                ? w->speed.service_us
-                : w->speed.fixed_us + (uint64_t)w->speed.prefill_ns * SCHED_FOREIGN_TOKENS / 1000;
-        s.wait_us += w->foreign_waiting * foreign;
-    }
     if (!q->by_tokens && w->speed.service_us) {
         s.prefill_us = w->speed.service_us;
         return s;

@@ -155,10 +155,67 @@ static void kept_rows_are_as_filled_anew(void **state)
     }
 }
 
+static bool between(uint64_t v, uint64_t now, uint64_t then)
+{
+    return v >= now && v <= then;
+}
+
+/* Of a large pool what falls with the time may be as it was SCHED_LAG_NS before, and nothing else. */
+static void large_pools_lag_a_little(void **state)
+{
+    (void)state;
+    static struct held held[HELD];
+    static struct mirror_rig x;
+    struct prng p = {9};
+    struct rig r;
+
+    memset(held, 0, sizeof(held));
+    rig_open(&r, "queued_work");
+    for (uint32_t i = 0; i < MIRROR_ROWS; i++)
+        rig_add(&r, i, i % 3 ? "gpu_type=A100 max_concurrency=6" : "gpu_type=H100");
+    rig_refresh(&r);
+    mirror_follow(&x, &r);
+    assert_non_null(x.m->columns);
+    for (uint32_t i = 0; i < 4000; i++) {
+        step(&r, held, &p);
+        struct sched_common kept = sched_mirror_refresh(x.m, r.now);
+        struct sched_common now = sched_rows_fill(x.c, x.n, r.now, x.rows);
+        assert_int_equal(kept.all, now.all);
+        assert_int_equal(kept.any, now.any);
+        assert_memory_equal(x.rows, x.m->rows, x.n * sizeof(x.rows[0]));
+        sched_work_fill(x.c, x.rows, x.n, r.now, x.work);
+        for (uint32_t k = 0; k < x.n; k++) {
+            const struct sched_work *was = &x.m->work[k];
+            const struct cell *c = x.c[k].cell;
+            struct sched_speed then;
+            sched_mirror_work(x.m, &r.f, k, 0, 1, r.now);
+            (void)sched_work_speed(&x.c[k], x.m->kind, r.now, &x.work[k].speed);
+            (void)sched_work_speed(&x.c[k], x.m->kind, r.now - SCHED_LAG_NS, &then);
+            uint64_t recent =
+                sched_work_recent(c->recent_tokens, c->recent_at_ns, r.now - SCHED_LAG_NS);
+            assert_true(between(was->recent_tokens, x.work[k].recent_tokens, recent));
+            assert_true(between(was->speed.fixed_us, x.work[k].speed.fixed_us, then.fixed_us));
+            assert_true(
+                between(was->speed.prefill_ns, x.work[k].speed.prefill_ns, then.prefill_ns));
+            assert_true(between(was->speed.step_us, x.work[k].speed.step_us, then.step_us));
+            assert_int_equal(was->speed.trust, x.work[k].speed.trust);
+            assert_int_equal(was->backlog_us, x.work[k].backlog_us);
+            assert_int_equal(was->decoding, x.work[k].decoding);
+            assert_int_equal(was->context_tokens, x.work[k].context_tokens);
+            assert_int_equal(was->foreign_waiting, x.work[k].foreign_waiting);
+        }
+    }
+    for (uint32_t i = 0; i < HELD; i++)
+        rig_end(&held[i].r);
+    mirror_close(&x);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_rows_are_as_filled_anew),
+        cmocka_unit_test(large_pools_lag_a_little),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
