@@ -225,6 +225,27 @@ static void fill_aged(struct sched_mirror *m, uint64_t now_ns)
     }
 }
 
+static void fill_changed(struct sched_mirror *m, uint64_t now_ns)
+{
+    /* In locals: what stands behind a pointer is read again after each of these loads else. */
+    const atomic_uint *const *changes = m->changes;
+    const uint32_t *seen = m->seen;
+    uint32_t n = m->n;
+    uint32_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        unsigned differ = (atomic_load(changes[i]) ^ seen[i]) |
+                          (atomic_load(changes[i + 1]) ^ seen[i + 1]) |
+                          (atomic_load(changes[i + 2]) ^ seen[i + 2]) |
+                          (atomic_load(changes[i + 3]) ^ seen[i + 3]);
+        for (uint32_t k = i; __builtin_expect(differ != 0, 0) && k < i + 4; k++)
+            if (atomic_load(changes[k]) != seen[k])
+                fill(m, k, now_ns);
+    }
+    for (; i < n; i++)
+        if (atomic_load(changes[i]) != seen[i])
+            fill(m, i, now_ns);
+}
+
 struct sched_common sched_mirror_refresh(struct sched_mirror *m, uint64_t now_ns)
 {
     if (m->columns && now_ns - m->columns->base_ns > BASE_NS)
@@ -237,12 +258,7 @@ struct sched_common sched_mirror_refresh(struct sched_mirror *m, uint64_t now_ns
         m->stale = false;
         return common_of(m);
     }
-    /* In locals: what stands behind a pointer is read again after each of these loads else. */
-    const atomic_uint *const *changes = m->changes;
-    const uint32_t *seen = m->seen;
-    for (uint32_t i = 0, n = m->n; i < n; i++)
-        if (__builtin_expect(atomic_load(changes[i]) != seen[i], 0))
-            fill(m, i, now_ns);
+    fill_changed(m, now_ns);
     if (m->columns)
         fill_aged(m, now_ns);
     if (now_ns >= m->next_due_ns) {

@@ -260,7 +260,7 @@ static uint32_t resolve(const struct sched_prefix *x,
 }
 
 /* Blocks that most groups look at; their places are far apart in memory. */
-enum { USUAL = 3 };
+enum { USUAL = 3, USUAL_OF_ALL = 2 /* the last block is where few groups look */ };
 struct usual {
     struct spot spots[USUAL];
     uint32_t n;
@@ -279,9 +279,10 @@ usual(const struct sched_prefix *x, const uint64_t *blocks, uint32_t n_blocks, u
     return u;
 }
 
-static inline void ahead(const struct sched_prefix *x, const struct usual *u, uint32_t group)
+static inline void
+ahead(const struct sched_prefix *x, const struct usual *u, uint32_t n, uint32_t group)
 {
-    for (uint32_t i = 0; i < u->n; i++)
+    for (uint32_t i = 0; i < MIN(u->n, n); i++)
         __builtin_prefetch(where_of(x, u->spots[i], group).set);
     const struct sched_prefix_page *page = page_of(x, group);
     if (page) {
@@ -298,7 +299,7 @@ void sched_prefix_ahead(const struct sched_prefix *x, const uint64_t *blocks, ui
         return;
     struct usual u = usual(x, blocks, n_blocks, MIN(RELAXED(x->guess), n_blocks));
     for (uint32_t group = 0; group < GROUPS; group++)
-        ahead(x, &u, group);
+        ahead(x, &u, USUAL, group);
 }
 
 static void
@@ -354,7 +355,7 @@ void sched_prefix_look(struct sched_prefix *x,
         struct clocks c;
         if (any && page) {
             if (i + NEAR < n)
-                ahead(x, &u, groups[i + NEAR].group);
+                ahead(x, &u, USUAL_OF_ALL, groups[i + NEAR].group);
             read_clocks(page, g, &c);
             if (c.known)
                 guess = resolve(x, blocks, n_blocks, g, &c, guess, found);

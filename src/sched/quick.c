@@ -63,8 +63,9 @@ bool sched_quick_policy(const struct policy *p)
  * Lowest and highest step that each cost may be in. The formula is sched_queued_us(); what may be wrong of it is what
  * integers lose by rounding down (`slack` and `loss`, doubled for what is made of them) and some ten roundings of a
  * float, 2^-24 of the sum each.
+ * @return the lowest of all is not above this.
  */
-static void bounds(const struct quick *q)
+static int32_t bounds(const struct quick *q)
 {
     static const float KEEP = 1.0F / (1 << 18);
     const struct sched_columns *c = q->m->columns;
@@ -76,6 +77,8 @@ static void bounds(const struct quick *q)
     four fair = splat((float)q->fair_us);
     four loss = splat(8 + output / 4 + (float)q->fair_us / (1 << 24));
     bool capped = q->v->features->n_blocks * q->per > q->v->features->prompt_tokens;
+
+    steps least = {STEP_MOST, STEP_MOST, STEP_MOST, STEP_MOST};
 
     for (uint32_t i = 0; i < c->n; i += 4) {
         four uncached = prompt;
@@ -100,7 +103,10 @@ static void bounds(const struct quick *q)
         steps high = (steps)(us + wrong) >> STEP_SHIFT;
         memcpy(c->low + i, &low, sizeof(low));
         memcpy(c->high + i, &high, sizeof(high));
+        steps less = high < least;
+        least = (high & less) | (least & ~less);
     }
+    return MIN(MIN(least[0], least[1]), MIN(least[2], least[3]));
 }
 
 static int32_t step_of(uint64_t rounded)
@@ -156,19 +162,6 @@ static uint32_t dropped(const uint32_t *fit, uint32_t n, uint32_t rows, uint32_t
     return to;
 }
 
-static int32_t least_of(const struct sched_columns *c)
-{
-    steps least = {STEP_MOST, STEP_MOST, STEP_MOST, STEP_MOST};
-
-    for (uint32_t i = 0; i < c->n; i += 4) {
-        steps high;
-        memcpy(&high, c->high + i, sizeof(high));
-        steps less = high < least;
-        least = (high & less) | (least & ~less);
-    }
-    return MIN(MIN(least[0], least[1]), MIN(least[2], least[3]));
-}
-
 /* The lowest step of all, and who may be in it. @param most it is not above this. */
 static int32_t lowest(struct quick *q, int32_t most)
 {
@@ -204,7 +197,7 @@ static uint32_t home_of(const struct quick *q, const struct sched_lore *l)
 
 static bool stays(const struct quick *q, uint32_t home, int32_t best)
 {
-    if (home == q->m->n || q->m->columns->low[home] == STEP_MOST)
+    if (home == q->m->n || q->m->columns->high[home] >= step_of(QUEUED_US_MOST))
         return false;
     unsigned __int128 ours = (unsigned __int128)cost_of(settle(q, home)) << 16;
     return ours <= (unsigned __int128)cost_of(best) * MAX(q->v->policy->bound_q16, Q16_ONE);
@@ -258,15 +251,15 @@ bool sched_quick_pick(struct sched_mirror *m,
                       .per = sched_block_tokens(f),
                       .now_ns = now_ns};
     uint32_t n_out = n == m->n ? 0 : dropped(scratch->fit, n, m->n, scratch->hits);
-    const uint32_t *out_rows = scratch->hits;
-    for (uint32_t i = 0; i < n_out; i++)
-        others_us -= c->mine_us[out_rows[i]];
+    const uint32_t *gone = scratch->hits;
+    for (uint32_t i = 0; i < n_out; i++) {
+        others_us -= c->mine_us[gone[i]];
+        c->foreign[gone[i]] = (float)QUEUED_US_MOST; /* they cost more than any other */
+    }
     q.fair_us = others_us / n;
-    bounds(&q);
-    /* Who was dropped costs more than any other. */
+    int32_t most = bounds(&q);
     for (uint32_t i = 0; i < n_out; i++)
-        c->low[out_rows[i]] = c->high[out_rows[i]] = STEP_MOST;
-    int32_t most = least_of(c);
+        c->foreign[gone[i]] = (float)sched_work_foreign(&m->work[gone[i]]);
     if (most >= step_of(QUEUED_US_MOST))
         return false; /* they are all as bad as can be told */
     int32_t best = lowest(&q, most);
