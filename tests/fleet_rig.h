@@ -35,7 +35,10 @@ enum { RIG_LORE_BYTES = 1 << 20 };
 /** A zeroed cell. Static, not on the stack: gcc's AddressSanitizer does not keep the alignment of a cell there. */
 #define RIG_CELL(name)                                                                             \
     static struct cell name;                                                                       \
-    memset((void *)&name, 0, sizeof(name))
+    static struct address_count name##_address;                                                    \
+    memset((void *)&name, 0, sizeof(name));                                                        \
+    memset((void *)&name##_address, 0, sizeof(name##_address));                                    \
+    name.address = &name##_address
 
 #define RIG_MUST(call)                                                                             \
     do {                                                                                           \

@@ -73,6 +73,7 @@ void fleet_cell_write(struct cell *c, const struct sample *s)
         SET(c->sample_words[i], words[i]);
     write_digest(c, s);
     atomic_store_explicit(&c->sample_lock, lock + 2, memory_order_release);
+    cell_changed(c);
 }
 
 void fleet_cell_confirm(struct cell *c, const struct sample *s)

@@ -283,8 +283,8 @@ void fleet_mark_shared(struct cell *c)
     const struct device_set *d = atomic_load(&c->devices);
 
     for (uint32_t i = 0; d && i < d->n_list; i++)
-        if (d->list[i]->cells > 1)
-            atomic_fetch_or(&c->gate, GATE_SHARED);
+        if (d->list[i]->cells > 1 && !(atomic_fetch_or(&c->gate, GATE_SHARED) & GATE_SHARED))
+            cell_changed(c);
 }
 
 void fleet_free_devices(struct fleet *f)

@@ -18,6 +18,7 @@ static enum health go(struct cell *c, enum health to)
         atomic_store(&c->health_flags, HEALTH_SEEN_UP);
     }
     atomic_store(&c->health, (short)to);
+    cell_changed(c);
     return to;
 }
 

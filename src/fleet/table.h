@@ -34,8 +34,9 @@ struct record {
 /** All generations of one address share its counter; entries and cells hold references (count.refs). */
 struct fleet_address {
     struct address_count count;
+    uint32_t
+        key_n; /**< here, so that many of these share a cache line: a pick looks at all counts */
     char *key; /**< owned */
-    uint32_t key_n;
 };
 
 /** Where a sample came from; a higher one counts before a lower one while it is fresh. */

@@ -23,6 +23,7 @@
 struct address_count {
     atomic_uint inflight;
     atomic_uint refs;
+    atomic_uint changes; /**< raised by cell_changed() */
 };
 
 /** Memory promised on one GPU, over all endpoints that use it. */
@@ -154,5 +155,14 @@ struct cell {
     struct cell_home *home;
     struct cell *next_dead;
 };
+
+/**
+ * Whoever wrote what a pick reads of a cell says so afterwards: pools read a cell again only when it changed. Not needed
+ * while cell.gate is set, when they always do, nor between the two halves of one step. Any thread.
+ */
+static inline void cell_changed(struct cell *c)
+{
+    atomic_fetch_add(&c->address->changes, 1);
+}
 
 #endif /* WEIR_MODEL_CELL_T_H */

@@ -62,13 +62,11 @@ static bool over(const struct word *w, uint64_t now_ns)
  * more, so that an open breaker is never left without. */
 static void gate(struct cell *c, bool open)
 {
-    if (open) {
+    if (!open)
+        atomic_fetch_and(&c->gate, (unsigned char)~GATE_BREAKER);
+    if (open || (atomic_load(&c->breaker) & OPEN))
         atomic_fetch_or(&c->gate, GATE_BREAKER);
-        return;
-    }
-    atomic_fetch_and(&c->gate, (unsigned char)~GATE_BREAKER);
-    if (atomic_load(&c->breaker) & OPEN)
-        atomic_fetch_or(&c->gate, GATE_BREAKER);
+    cell_changed(c);
 }
 
 static void forget(struct cell *c)

@@ -15,8 +15,10 @@ void sched_saw_progress(struct cell *c, uint64_t now_ns)
         atomic_store_explicit(&c->consecutive_failures, 0, memory_order_relaxed);
     short unknown = HEALTH_UNKNOWN;
     if (atomic_load_explicit(&c->health, memory_order_relaxed) == HEALTH_UNKNOWN &&
-        atomic_compare_exchange_strong(&c->health, &unknown, HEALTH_UP))
+        atomic_compare_exchange_strong(&c->health, &unknown, HEALTH_UP)) {
         atomic_fetch_or(&c->health_flags, HEALTH_SEEN_UP);
+        cell_changed(c);
+    }
 }
 
 bool sched_saw_connect_failure(struct cell *c)
@@ -25,7 +27,9 @@ bool sched_saw_connect_failure(struct cell *c)
     if (atomic_fetch_add(&c->consecutive_failures, 1) + 1 < SCHED_REFUSED_AFTER)
         return false;
     atomic_fetch_or(&c->health_flags, HEALTH_REFUSED);
-    return atomic_exchange(&c->health, HEALTH_DOWN) != HEALTH_DOWN;
+    bool fell = atomic_exchange(&c->health, HEALTH_DOWN) != HEALTH_DOWN;
+    cell_changed(c);
+    return fell;
 }
 
 void sched_saw_failure(struct cell *c)

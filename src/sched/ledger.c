@@ -72,6 +72,7 @@ int sched_reserve(struct reservation *r, struct cell *c, uint32_t limit, const s
     promise_on_devices(r, atomic_load_explicit(&c->devices, memory_order_acquire),
                        need.explicit_bytes);
     atomic_fetch_add_explicit(&c->requests_total, 1, memory_order_relaxed);
+    cell_changed(c);
     return 0;
 }
 
@@ -135,12 +136,13 @@ static void drop_work(struct reservation *r)
 
 void sched_first_byte(struct reservation *r)
 {
-    if (!r->cell)
+    if (!r->cell || r->first_byte)
         return;
     drop_await(r);
     lower(&r->cell->prefill_tokens, r->prefill_tokens);
     r->prefill_tokens = 0;
     r->first_byte = true;
+    cell_changed(r->cell);
 }
 
 static void drop_promise(struct reservation *r)
@@ -155,9 +157,11 @@ static void drop_promise(struct reservation *r)
 
 void sched_settle(struct reservation *r)
 {
-    if (r->cell && r->first_byte &&
-        atomic_load_explicit(&r->cell->sample_count, memory_order_acquire) - r->sample_count >= 2)
+    if (r->cell && r->first_byte && (r->bytes != 0 || r->tokens != 0) &&
+        atomic_load_explicit(&r->cell->sample_count, memory_order_acquire) - r->sample_count >= 2) {
         drop_promise(r);
+        cell_changed(r->cell);
+    }
 }
 
 bool sched_shares_devices(const struct reservation *r)
@@ -176,9 +180,10 @@ struct cell *sched_release(struct reservation *r)
     drop_promise(r);
     drop_work(r);
     BUG_ON(atomic_fetch_sub_explicit(&c->inflight, 1, memory_order_acq_rel) == 0);
-    /* Last, and sequentially consistent: whoever releases looks at waiting_pools after this, whoever waits raised it
-     * before looking for room. One of the two sees the other. */
+    /* Last, and sequentially consistent, as the word of it is: whoever releases looks at waiting_pools after this, whoever
+     * waits raised it before looking for room. One of the two sees the other. */
     BUG_ON(atomic_fetch_sub(&c->address->inflight, 1) == 0);
+    cell_changed(c);
     *r = (struct reservation){0};
     return c;
 }

@@ -125,7 +125,9 @@ int sched_scratch_reserve(struct sched_scratch *s, const struct mem *mem, uint32
     bigger.costs = mem_array(mem, n, sizeof(*bigger.costs));
     bigger.work = mem_array(mem, n, sizeof(*bigger.work));
     bigger.ask = mem_array(mem, n, sizeof(*bigger.ask));
-    if (!bigger.rows || !bigger.fit || !bigger.costs || !bigger.work || !bigger.ask) {
+    bigger.hits = mem_array(mem, n, sizeof(*bigger.hits));
+    if (!bigger.rows || !bigger.fit || !bigger.costs || !bigger.work || !bigger.ask ||
+        !bigger.hits) {
         sched_scratch_fini(&bigger, mem);
         return WEIR_E_NOMEM;
     }
@@ -141,6 +143,7 @@ void sched_scratch_fini(struct sched_scratch *s, const struct mem *mem)
     mem_free(mem, s->costs);
     mem_free(mem, s->work);
     mem_free(mem, s->ask);
+    mem_free(mem, s->hits);
     *s = (struct sched_scratch){0};
 }
 
@@ -275,12 +278,11 @@ first_fit(const struct sched_view *v, const struct sched_exclude *exclude, uint3
     return n;
 }
 
-/* All filters in order. @return how many are left in fit[]. @param out fit and rejection are set. */
-static uint32_t filter_all(struct sched_view *v,
-                           const struct sched_exclude *exclude,
-                           uint32_t *fit,
-                           struct decision *out,
-                           struct explain_row *why)
+uint32_t sched_filter_all(struct sched_view *v,
+                          const struct sched_exclude *exclude,
+                          uint32_t *fit,
+                          struct decision *out,
+                          struct explain_row *why)
 {
     const struct policy *p = v->policy;
     uint32_t n = 0;
@@ -321,7 +323,7 @@ bool sched_fits(struct sched_view *v,
     struct decision d;
 
     BUG_ON(v->n > scratch->cap);
-    return filter_all(v, exclude, scratch->fit, &d, NULL) > 0;
+    return sched_filter_all(v, exclude, scratch->fit, &d, NULL) > 0;
 }
 
 void sched_pick(struct sched_view *v,
@@ -337,7 +339,7 @@ void sched_pick(struct sched_view *v,
     BUG_ON(v->n > scratch->cap || state->n != v->n);
     if (why)
         explain_start(v, why);
-    uint32_t n = filter_all(v, exclude, scratch->fit, out, why);
+    uint32_t n = sched_filter_all(v, exclude, scratch->fit, out, why);
     if (n == 0)
         return;
     add_costs(v, fit, n, scratch->costs, why);

@@ -84,6 +84,7 @@ struct sched_score {
     uint64_t unit; /**< num x unit / den is the cost in its natural unit; below 2^48 */
     bool reads_body;
     bool reads_work; /**< it looks at view.work, so at prefix hits too */
+    bool reads_peak; /**< of that at speed.first_byte_us, which falls all the time */
     /** costs[i] is of row fit[i]. */
     void (*cost)(const struct sched_view *v,
                  const uint32_t *fit,
@@ -94,6 +95,7 @@ struct sched_state;
 struct sched_picker {
     const char *name;
     bool reads_work;
+    bool reads_peak;
     bool needs_table;  /**< of maglev, made when members change */
     bool needs_ring;   /**< of prefix_hash, likewise */
     bool needs_probes; /**< it keeps answers to probes, and asks what time it is */
@@ -125,6 +127,8 @@ bool sched_policy_reads_body(const struct policy *p);
 
 /** Does it look at work in seconds, prefix hits and sessions (sched/work.h)? */
 bool sched_policy_reads_work(const struct policy *p);
+/** Does it look at the peaks of first bytes? */
+bool sched_policy_reads_peaks(const struct policy *p);
 
 /** Does its pick go by features.prefix_key? */
 static inline bool sched_policy_reads_prefix_key(const struct policy *p)
@@ -154,8 +158,10 @@ struct sched_scratch {
     struct sched_cost *costs;
     struct sched_work *work;
     struct sched_prefix_ask *ask;
+    uint32_t *hits;
     uint32_t cap;
-    struct sched_common common;  /**< of rows, when the pool filled them */
+    struct sched_common common; /**< of rows, when the pool filled them */
+    bool mirrored; /**< rows and work of the present pick are those that the pool keeps */
     struct sched_record *record; /**< borrowed: the pool's picks are captured there; NULL = not */
 };
 /** Room for at least n rows. On failure what was there stays. */

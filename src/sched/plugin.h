@@ -64,6 +64,13 @@ void sched_state_restore(struct sched_state *s, struct sched_mark m);
 /** Does the endpoint have the model (or LoRA) by name, in the version asked for? */
 bool sched_has_model(const struct endpoint *e, const struct features *f);
 
+/** All filters in order. @param fit out. @return how many are left in it. @param out fit and rejection are set. */
+uint32_t sched_filter_all(struct sched_view *v,
+                          const struct sched_exclude *exclude,
+                          uint32_t *fit,
+                          struct decision *out,
+                          struct explain_row *why);
+
 /** Copy what a pick is about to read, then what it decided. record.c. */
 void sched_record_before(struct sched_record *r,
                          const struct sched_view *v,

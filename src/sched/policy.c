@@ -158,3 +158,12 @@ bool sched_policy_reads_work(const struct policy *p)
         reads = reads || sched_scores[p->scores[i].plugin].reads_work;
     return reads;
 }
+
+bool sched_policy_reads_peaks(const struct policy *p)
+{
+    bool reads = sched_pickers[p->pick].reads_peak;
+
+    for (uint32_t i = 0; i < p->n_scores; i++)
+        reads = reads || sched_scores[p->scores[i].plugin].reads_peak;
+    return reads;
+}

@@ -4,7 +4,9 @@
 
 #include "base/bug.h"
 #include "sched/drain.h"
+#include "sched/mirror.h"
 #include "sched/plugin.h"
+#include "sched/quick.h"
 
 enum {
     OFFER_DEPTH = 64,     /* waiters looked at in one offer */
@@ -24,6 +26,7 @@ struct sched_pool {
     struct sched_state *state;
     struct sched_candidate *candidates; /* sorted by slot */
     struct sched_memo *memo;            /* beside them */
+    struct sched_mirror *mirror;        /* of them */
     uint32_t n;
     bool refreshed;
     uint64_t snapshot_seq;
@@ -118,8 +121,10 @@ static void drop_members(struct sched_pool *p)
         sched_cell_put(p->candidates[i].cell);
     mem_free(p->mem, p->candidates);
     mem_free(p->mem, p->memo);
+    sched_mirror_free(p->mirror);
     p->candidates = NULL;
     p->memo = NULL;
+    p->mirror = NULL;
     p->n = 0;
 }
 
@@ -148,6 +153,16 @@ static void learn_members(struct sched_pool *p, struct sched_candidate *c, uint3
     }
 }
 
+static int make_mirror(const struct sched_pool *p,
+                       const struct policy *policy,
+                       const struct sched_candidate *c,
+                       uint32_t n,
+                       struct sched_mirror **out)
+{
+    return sched_mirror_new(p->mem, c, n, sched_policy_reads_work(policy),
+                            sched_policy_reads_peaks(policy), sched_quick_policy(policy), out);
+}
+
 int sched_pool_reconfigure(struct sched_pool *p,
                            const struct policy *policy,
                            const struct route_queue *queue)
@@ -155,6 +170,9 @@ int sched_pool_reconfigure(struct sched_pool *p,
     int rc = heap_reserve(&p->queue, queue->size);
     if (rc == 0)
         rc = heap_reserve(&p->risers, queue->size);
+    struct sched_mirror *mirror = NULL;
+    if (rc == 0)
+        rc = make_mirror(p, policy, p->candidates, p->n, &mirror);
     if (rc)
         return rc;
     sched_state_policy(p->state, policy);
@@ -162,8 +180,11 @@ int sched_pool_reconfigure(struct sched_pool *p,
         rc = sched_state_members(p->state, p->candidates, p->n);
     if (rc) {
         sched_state_policy(p->state, p->policy);
+        sched_mirror_free(mirror);
         return rc;
     }
+    sched_mirror_free(p->mirror);
+    p->mirror = mirror;
     p->policy = policy;
     p->options = *queue;
     p->reads_work = sched_policy_reads_work(policy);
@@ -251,8 +272,12 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
         BUG_ON(collect(p, s, m, model, fresh) != n);
     }
     struct sched_memo *memo = mem_array(p->mem, n, sizeof(*memo));
-    int rc = memo ? sched_state_members(p->state, fresh, n) : WEIR_E_NOMEM;
+    struct sched_mirror *mirror = NULL;
+    int rc = memo ? make_mirror(p, p->policy, fresh, n, &mirror) : WEIR_E_NOMEM;
+    if (rc == 0)
+        rc = sched_state_members(p->state, fresh, n);
     if (rc) {
+        sched_mirror_free(mirror);
         mem_free(p->mem, memo);
         mem_free(p->mem, fresh);
         return rc;
@@ -269,6 +294,7 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
     drop_members(p);
     p->candidates = fresh;
     p->memo = memo;
+    p->mirror = mirror;
     p->n = n;
     contexts(p);
     p->model = m ? model : slice_of(NULL, 0);
@@ -279,18 +305,9 @@ int sched_pool_refresh(struct sched_pool *p, const struct snapshot *s, struct sl
 
 bool sched_pool_has(const struct sched_pool *p, uint32_t slot, uint32_t generation)
 {
-    uint32_t low = 0;
-    uint32_t high = p->n;
+    uint32_t at = sched_candidate_find(p->candidates, p->n, slot);
 
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (p->candidates[mid].slot < slot)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < p->n && p->candidates[low].slot == slot &&
-           p->candidates[low].generation == generation;
+    return at < p->n && p->candidates[at].generation == generation;
 }
 
 /* Of rows that are filled. */
@@ -301,9 +318,11 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
         .policy = p->policy,
         .features = f,
         .candidates = p->candidates,
-        .rows = scratch->rows,
+        .rows = scratch->mirrored ? p->mirror->rows : scratch->rows,
         .common = scratch->common,
-        .work = p->reads_work ? scratch->work : NULL,
+        .work = !p->reads_work      ? NULL
+                : scratch->mirrored ? p->mirror->work
+                                    : scratch->work,
         .n = p->n,
         .model = p->model,
         .memo = p->memo,
@@ -314,11 +333,22 @@ view(const struct sched_pool *p, const struct features *f, struct sched_scratch 
     };
 }
 
+/*
+ * A record shows each number as of the moment, and a slow start changes rows of others by the pick: then every row is
+ * filled into the scratch. Else the kept ones do.
+ */
 static void fill_rows(
     struct sched_pool *p, uint64_t now_ns, uint64_t seed, bool begin, struct sched_scratch *scratch)
 {
     BUG_ON(p->n > scratch->cap);
     p->seen_ns = now_ns;
+    scratch->mirrored = false;
+    if (p->mirror && !scratch->record) {
+        scratch->common = sched_mirror_refresh(p->mirror, now_ns);
+        scratch->mirrored = !(scratch->common.any & SCHED_YOUNG);
+        if (scratch->mirrored)
+            return;
+    }
     scratch->common = sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows);
     if (scratch->common.any & SCHED_YOUNG)
         sched_rows_ramp(p->policy, p->candidates, p->n, now_ns, seed, begin, scratch->rows);
@@ -338,11 +368,16 @@ static void pick(struct sched_pool *p,
 {
     struct sched_record *record = scratch->record;
 
-    if (p->reads_work)
+    if (p->reads_work && scratch->mirrored && !why &&
+        sched_quick_pick(p->mirror, p->lore, v, exclude, now_ns, p->state, scratch, d))
+        return;
+    if (p->reads_work && scratch->mirrored)
+        sched_mirror_request(p->mirror, p->lore, v->features, now_ns);
+    else if (p->reads_work)
         sched_work_request(p->lore, v->features, p->candidates, p->n, now_ns, scratch->ask,
-                           scratch->work);
+                           scratch->hits, scratch->work);
     v->now_ns = now_ns;
-    v->hits = p->reads_work && p->lore && v->features->n_blocks ? scratch->ask : NULL;
+    v->hits = record && p->reads_work && p->lore && v->features->n_blocks ? scratch->ask : NULL;
     if (record) {
         sched_record_before(record, v, exclude, p->state, seed);
         if (!why && v->n <= record->cap)
@@ -351,6 +386,29 @@ static void pick(struct sched_pool *p,
     sched_pick(v, exclude, p->state, seed, scratch, d, why);
     if (record)
         sched_record_after(record, v, d, why && why == record->why);
+}
+
+/* One row again, which another thread has changed. */
+static void refill(struct sched_pool *p,
+                   uint32_t i,
+                   uint64_t now_ns,
+                   struct sched_scratch *scratch,
+                   struct sched_common *common)
+{
+    const struct sched_candidate *c = &p->candidates[i];
+    struct sched_row *row = &scratch->rows[i];
+
+    if (scratch->mirrored) {
+        *common = sched_mirror_row(p->mirror, i, now_ns);
+        return;
+    }
+    uint16_t ramp = row->ramp;
+    struct sched_common changed = sched_rows_fill(c, 1, now_ns, row);
+    common->all &= changed.all;
+    common->any |= changed.any;
+    row->ramp = ramp;
+    if (p->reads_work)
+        sched_work_fill(c, row, 1, now_ns, &scratch->work[i]);
 }
 
 /* Pick and reserve from rows already filled. A place lost to another thread is seen and another pick made. */
@@ -371,7 +429,7 @@ static int pick_and_reserve(struct sched_pool *p,
         if (d->row == DECISION_NOBODY)
             return d->rejection == REJECT_NONE ? WEIR_E_AGAIN : WEIR_E_NOTFOUND;
         const struct sched_candidate *c = &p->candidates[d->row];
-        struct sched_row *row = &scratch->rows[d->row];
+        const struct sched_row *row = &v.rows[d->row];
         int rc = row->flags & SCHED_TRIAL ? sched_reserve_trial(r, c->cell, c->limit, f, now_ns)
                                           : sched_reserve(r, c->cell, c->limit, f);
         if (rc == 0) {
@@ -379,13 +437,7 @@ static int pick_and_reserve(struct sched_pool *p,
             *chosen = (struct member){c->endpoint, c->cell};
             return 0;
         }
-        uint16_t ramp = row->ramp;
-        struct sched_common changed = sched_rows_fill(c, 1, now_ns, row);
-        v.common.all &= changed.all;
-        v.common.any |= changed.any;
-        row->ramp = ramp;
-        if (v.work)
-            sched_work_fill(c, row, 1, now_ns, &scratch->work[d->row]);
+        refill(p, d->row, now_ns, scratch, &v.common);
     }
     d->row = DECISION_NOBODY;
     if (scratch->record)
@@ -413,8 +465,10 @@ static void age(struct sched_pool *p, uint64_t now_ns)
 
 static bool any_room(const struct sched_pool *p, const struct sched_scratch *scratch)
 {
+    const struct sched_row *rows = scratch->mirrored ? p->mirror->rows : scratch->rows;
+
     for (uint32_t i = 0; i < p->n; i++)
-        if ((scratch->rows[i].flags & (SCHED_ENABLED | SCHED_FULL)) == SCHED_ENABLED)
+        if ((rows[i].flags & (SCHED_ENABLED | SCHED_FULL)) == SCHED_ENABLED)
             return true;
     return false;
 }
@@ -509,6 +563,8 @@ int sched_pool_admit(struct sched_pool *p,
 {
     struct grant look = {now_ns, seed, NULL};
 
+    if (p->reads_work && p->lore)
+        sched_prefix_ahead(&p->lore->prefix, f->blocks, f->n_blocks);
     fill_rows(p, now_ns, seed, true, scratch);
     if (p->queue.n && first_served(p, scratch, &look)) {
         *d = (struct decision){.row = DECISION_NOBODY};

@@ -86,33 +86,70 @@ struct where {
     uint32_t tag;
 };
 
-/* The groups of one block stand one behind the other: who asks for all of them walks through memory. */
-static inline struct where where(const struct sched_prefix *x, uint64_t block, uint32_t group)
+/* A block's part of that, the same for all groups. */
+struct spot {
+    uint64_t at;
+    uint32_t tag;
+};
+
+static inline struct spot spot(const struct sched_prefix *x, uint64_t block)
 {
     uint64_t h = block * UINT64_C(0x9E3779B97F4A7C15);
 
     h ^= h >> 32;
     h *= UINT64_C(0xD6E8FEB86659FD93);
-    uint64_t at = ((uint64_t)(uint32_t)(h >> 32) * x->n_sets >> 32) + group;
+    return (struct spot){(uint64_t)(uint32_t)(h >> 32) * x->n_sets >> 32, (uint32_t)h};
+}
+
+/* The groups of one block stand one behind the other: who asks for all of them walks through memory. */
+static inline struct where where_of(const struct sched_prefix *x, struct spot s, uint32_t group)
+{
+    uint64_t at = s.at + group;
     if (at >= x->n_sets)
         at %= x->n_sets;
-    uint32_t tag = (uint32_t)h ^ group * UINT32_C(0x9E3779B1);
+    uint32_t tag = s.tag ^ group * UINT32_C(0x9E3779B1);
     return (struct where){&x->sets[at], tag < TAG_FIRST ? tag + TAG_FIRST : tag};
+}
+
+static inline struct where where(const struct sched_prefix *x, uint64_t block, uint32_t group)
+{
+    return where_of(x, spot(x, block), group);
+}
+
+/* Four numbers at a time, or eight, in the compiler's own vectors: no intrinsics of one machine. */
+enum { LANES = 8, VECTORS = PREFIX_GROUP / LANES, QUADS = PREFIX_GROUP / 4 };
+typedef uint16_t lanes __attribute__((vector_size(2 * LANES)));
+typedef uint32_t quad __attribute__((vector_size(16)));
+typedef uint64_t pair __attribute__((vector_size(16)));
+_Static_assert(VECTORS == 3, "as holders() puts them together");
+
+/* Four of them; each is whole, together they may be of several moments. */
+static inline quad four(const atomic_uint *from)
+{
+    const atomic_ullong *two = (const atomic_ullong *)(uintptr_t)from;
+
+    return (quad)(pair){RELAXED(two[0]), RELAXED(two[1])};
+}
+
+/* Each lane has its own bit: what is left is to put the lanes on top of each other. */
+static inline uint32_t folded(quad q)
+{
+    pair p = (pair)q;
+    uint64_t both = p[0] | p[1];
+
+    return (uint32_t)both | (uint32_t)(both >> 32);
 }
 
 static inline int way_of(const struct where *w)
 {
-    for (int i = 0; i < PREFIX_WAYS; i++)
-        if (RELAXED(w->set->tag[i]) == w->tag)
-            return i;
-    return -1;
-}
+    static const quad FIRST = {1, 2, 4, 8};
+    quad tag = (quad){0} + w->tag;
+    quad low = (quad)(four(w->set->tag) == tag) & FIRST;
+    quad high = (quad)(four(w->set->tag + 4) == tag) & FIRST << 4;
+    uint32_t found = folded(low | high);
 
-/* Eight stamps at a time, in the compiler's own vectors: no intrinsics of one machine. */
-enum { LANES = 8, VECTORS = PREFIX_GROUP / LANES };
-typedef uint16_t lanes __attribute__((vector_size(2 * LANES)));
-typedef uint64_t pair __attribute__((vector_size(2 * LANES)));
-_Static_assert(VECTORS == 3, "as holders() puts them together");
+    return found ? __builtin_ctz(found) : -1;
+}
 
 /* The clocks of one group, as plain numbers. */
 struct clocks {
@@ -164,42 +201,55 @@ struct range {
     uint32_t low, high, slots;
 };
 
+static void tell(uint32_t *hits, uint32_t members, uint32_t slots, uint32_t low)
+{
+    if (slots == members) {
+        for (uint32_t k = 0; k < PREFIX_GROUP; k++)
+            hits[k] = low;
+        return;
+    }
+    for (; slots; slots &= slots - 1)
+        hits[__builtin_ctz(slots)] = low;
+}
+
 /* @return where the shallowest of the group ended. */
 static uint32_t resolve(const struct sched_prefix *x,
                         const uint64_t *blocks,
                         uint32_t n_blocks,
-                        uint32_t group,
+                        const struct sched_prefix_group *g,
                         const struct clocks *c,
                         uint32_t guess,
                         uint32_t *hits)
 {
     enum { DEPTH = 80 }; /* each level leaves one part behind; halving 32 bits, and two guesses */
     struct range todo[DEPTH];
+    uint32_t shallowest = n_blocks;
     uint32_t n = 0;
 
-    /* Who holds a block holds all before it: whoever touches it touches them. */
-    uint32_t first = holders(x, blocks[0], group, c);
-    uint32_t shallowest = n_blocks;
-    if (first)
-        todo[n++] = (struct range){1, n_blocks, first};
+    /* Who holds a block holds all before it: whoever touches it touches them. Neighbours often share just the same, so
+     * where the last group ended is looked at first. */
+    uint32_t most = guess ? holders(x, blocks[guess - 1], g->group, c) : 0;
+    uint32_t first = most;
+    if (most != c->known && guess != 1)
+        first |= holders(x, blocks[0], g->group, c);
+    if (first & ~most)
+        todo[n++] = (struct range){1, guess ? guess - 1 : n_blocks, first & ~most};
+    if (most)
+        todo[n++] = (struct range){guess, n_blocks, most};
     while (n > 0) {
         struct range r = todo[--n];
         if (r.low == r.high) {
-            for (; r.slots; r.slots &= r.slots - 1)
-                hits[__builtin_ctz(r.slots)] = r.low;
+            tell(hits, g->members, r.slots, r.low);
             shallowest = MIN(shallowest, r.low);
             continue;
         }
-        /* Neighbours often share just the same: where the last group ended is looked at first, and the next. Who has
-         * more than they, has all of it as often as not. */
+        /* And the next behind it. Who has more than they, has all of it as often as not. */
         uint32_t mid = r.low + (r.high - r.low + 1) / 2;
-        if (r.low < guess && guess <= r.high)
-            mid = guess;
-        else if (r.low == guess && guess < r.high)
+        if (r.low == guess && guess < r.high)
             mid = guess + 1;
         else if (r.low > guess && r.high == n_blocks)
             mid = n_blocks;
-        uint32_t have = holders(x, blocks[mid - 1], group, c) & r.slots;
+        uint32_t have = holders(x, blocks[mid - 1], g->group, c) & r.slots;
         BUG_ON(n + 2 > DEPTH);
         if (r.slots & ~have)
             todo[n++] = (struct range){r.low, mid - 1, r.slots & ~have};
@@ -209,61 +259,135 @@ static uint32_t resolve(const struct sched_prefix *x,
     return first ? shallowest : guess;
 }
 
-/* Most groups look at the same three blocks; their places are far apart in memory. */
-static void ahead(const struct sched_prefix *x,
-                  const uint64_t *blocks,
-                  uint32_t n_blocks,
-                  uint32_t group,
-                  uint32_t guess)
-{
-    enum { NEAR = 2, FAR = 4 };
+/* Blocks that most groups look at; their places are far apart in memory. */
+enum { USUAL = 3, USUAL_OF_ALL = 2 /* the last block is where few groups look */ };
+struct usual {
+    struct spot spots[USUAL];
+    uint32_t n;
+};
 
-    __builtin_prefetch(where(x, blocks[0], group + NEAR).set);
-    if (guess > 1)
-        __builtin_prefetch(where(x, blocks[guess - 1], group + NEAR).set);
+static struct usual
+usual(const struct sched_prefix *x, const uint64_t *blocks, uint32_t n_blocks, uint32_t guess)
+{
+    struct usual u = {.n = 0};
+
+    u.spots[u.n++] = spot(x, blocks[guess ? guess - 1 : 0]);
     if (guess < n_blocks)
-        __builtin_prefetch(where(x, blocks[guess], group + FAR).set);
-    const struct sched_prefix_page *page = page_of(x, group + NEAR);
+        u.spots[u.n++] = spot(x, blocks[guess]);
+    if (guess + 1 < n_blocks)
+        u.spots[u.n++] = spot(x, blocks[n_blocks - 1]);
+    return u;
+}
+
+static inline void
+ahead(const struct sched_prefix *x, const struct usual *u, uint32_t n, uint32_t group)
+{
+    for (uint32_t i = 0; i < MIN(u->n, n); i++)
+        __builtin_prefetch(where_of(x, u->spots[i], group).set);
+    const struct sched_prefix_page *page = page_of(x, group);
     if (page) {
         __builtin_prefetch(page->generation);
         __builtin_prefetch(page->reading);
     }
 }
 
-void sched_prefix_hits(const struct sched_prefix *x,
+void sched_prefix_ahead(const struct sched_prefix *x, const uint64_t *blocks, uint32_t n_blocks)
+{
+    enum { GROUPS = 3 };
+
+    if (n_blocks == 0 || x->n_sets == 0)
+        return;
+    struct usual u = usual(x, blocks, n_blocks, MIN(RELAXED(x->guess), n_blocks));
+    for (uint32_t group = 0; group < GROUPS; group++)
+        ahead(x, &u, USUAL, group);
+}
+
+static void
+read_clocks(const struct sched_prefix_page *p, const struct sched_prefix_group *g, struct clocks *c)
+{
+    static const quad BITS = {1, 2, 4, 8};
+    quad known = {0};
+
+    for (uint32_t i = 0; i < QUADS; i++) {
+        quad asked;
+        memcpy(&asked, &g->generation[i * 4], sizeof(asked));
+        known |= (quad)(four(&p->generation[i * 4]) == asked) & BITS << (i * 4);
+    }
+    c->known = folded(known) & g->members;
+    for (uint32_t i = 0; i < VECTORS; i++) {
+        lanes low = (lanes)four(&p->reading[i * LANES]);
+        lanes high = (lanes)four(&p->reading[i * LANES + 4]);
+        c->nows[i] = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
+        c->spans[i] = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
+    }
+}
+
+bool sched_prefix_join(struct sched_prefix_group *g, uint32_t slot, uint32_t generation)
+{
+    if (g->members == 0) {
+        *g = (struct sched_prefix_group){.group = slot / PREFIX_GROUP};
+    } else if (slot / PREFIX_GROUP != g->group) {
+        return false;
+    }
+    g->members |= UINT32_C(1) << slot % PREFIX_GROUP;
+    g->generation[slot % PREFIX_GROUP] = generation;
+    return true;
+}
+
+void sched_prefix_look(struct sched_prefix *x,
+                       const uint64_t *blocks,
+                       uint32_t n_blocks,
+                       const struct sched_prefix_group *groups,
+                       uint32_t n,
+                       uint32_t *hits)
+{
+    enum { NEAR = 2 };
+    bool any = n_blocks != 0 && x->n_sets != 0;
+    uint32_t guess = MIN(RELAXED(x->guess), n_blocks);
+    struct usual u = {.n = 0};
+
+    if (any)
+        u = usual(x, blocks, n_blocks, guess);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sched_prefix_group *g = &groups[i];
+        const struct sched_prefix_page *page = page_of(x, g->group);
+        uint32_t found[PREFIX_GROUP] = {0};
+        struct clocks c;
+        if (any && page) {
+            if (i + NEAR < n)
+                ahead(x, &u, USUAL_OF_ALL, groups[i + NEAR].group);
+            read_clocks(page, g, &c);
+            if (c.known)
+                guess = resolve(x, blocks, n_blocks, g, &c, guess, found);
+        }
+        uint32_t members = g->members;
+        if ((members & (members + 1)) == 0) { /* the first ones, as almost always */
+            for (uint32_t k = 0; k < (uint32_t)__builtin_ctz(~members); k++)
+                *hits++ = found[k];
+            continue;
+        }
+        for (; members; members &= members - 1)
+            *hits++ = found[__builtin_ctz(members)];
+    }
+    if (guess != RELAXED(x->guess))
+        SET(x->guess, guess);
+}
+
+void sched_prefix_hits(struct sched_prefix *x,
                        const uint64_t *blocks,
                        uint32_t n_blocks,
                        struct sched_prefix_ask *ask,
                        uint32_t n)
 {
-    if (n_blocks == 0 || x->n_sets == 0) {
-        for (uint32_t i = 0; i < n; i++)
-            ask[i].hits = 0;
-        return;
-    }
-    uint32_t guess = 0;
     for (uint32_t i = 0; i < n;) {
-        uint32_t group = ask[i].slot / PREFIX_GROUP;
-        uint32_t base = group * PREFIX_GROUP;
-        const struct sched_prefix_page *page = page_of(x, group);
-        struct clocks c = {.known = 0};
-        uint32_t hits[PREFIX_GROUP] = {0};
+        struct sched_prefix_group g = {.members = 0};
+        uint32_t hits[PREFIX_GROUP];
         uint32_t from = i;
-
-        ahead(x, blocks, n_blocks, group, guess);
-        for (; i < n && ask[i].slot - base < PREFIX_GROUP; i++) {
-            uint32_t k = ask[i].slot - base;
-            if (!page || RELAXED(page->generation[k]) != ask[i].generation)
-                continue;
-            uint32_t reading = RELAXED(page->reading[k]);
-            c.now[k] = (uint16_t)reading;
-            c.span[k] = (uint16_t)(reading >> 16);
-            c.known |= UINT32_C(1) << k;
-        }
-        if (c.known)
-            guess = resolve(x, blocks, n_blocks, group, &c, guess, hits);
+        while (i < n && sched_prefix_join(&g, ask[i].slot, ask[i].generation))
+            i++;
+        sched_prefix_look(x, blocks, n_blocks, &g, 1, hits);
         for (uint32_t k = from; k < i; k++)
-            ask[k].hits = hits[ask[k].slot - base];
+            ask[k].hits = hits[k - from];
     }
 }
 

@@ -15,6 +15,7 @@
 #define WEIR_SCHED_PREFIX_INDEX_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -40,6 +41,7 @@ struct sched_prefix {
     struct sched_prefix_page
         *_Atomic pages[PREFIX_SLOTS_MAX / PREFIX_GROUP + 1]; /**< one a group */
     atomic_uint clock;                                       /**< of all */
+    atomic_uint guess; /**< where the last look ended; the next one begins there */
 };
 
 /** Bytes of one set. */
@@ -62,11 +64,32 @@ struct sched_prefix_ask {
     uint32_t hits; /**< out: leading blocks believed to be there */
 };
 
+/** Have the places that a look for these blocks will begin with brought near. Worth it when there is other work before. */
+void sched_prefix_ahead(const struct sched_prefix *x, const uint64_t *blocks, uint32_t n_blocks);
+
+/** Endpoints with neighbouring slots that are asked about together. Zeroed = none. */
+struct sched_prefix_group {
+    uint32_t group;
+    uint32_t members; /**< bit per slot */
+    uint32_t generation[PREFIX_GROUP];
+};
+
+/** One more, with a higher slot than those before. @return false: it belongs to another group. */
+bool sched_prefix_join(struct sched_prefix_group *g, uint32_t slot, uint32_t generation);
+
+/** As sched_prefix_hits(), for groups made once and asked about often. @param hits out, one of each member, by slot. */
+void sched_prefix_look(struct sched_prefix *x,
+                       const uint64_t *blocks,
+                       uint32_t n_blocks,
+                       const struct sched_prefix_group *groups,
+                       uint32_t n,
+                       uint32_t *hits);
+
 /**
  * @param ask sorted by slot. Cost: few places per 24 endpoints; those that hold the same are resolved together.
  * Memory order: none; what another thread notes at this moment may be seen or not.
  */
-void sched_prefix_hits(const struct sched_prefix *x,
+void sched_prefix_hits(struct sched_prefix *x,
                        const uint64_t *blocks,
                        uint32_t n_blocks,
                        struct sched_prefix_ask *ask,

@@ -110,10 +110,10 @@ static inline uint32_t fading(uint32_t learned, uint32_t prior, uint64_t age_ns)
     return prior + (uint32_t)((learned - prior) * whole / (whole + age_ms));
 }
 
-void sched_rates_read(const struct sched_rates *r,
-                      const struct sched_speed *prior,
-                      uint64_t now_ns,
-                      struct sched_speed *out)
+uint64_t sched_rates_read(const struct sched_rates *r,
+                          const struct sched_speed *prior,
+                          uint64_t now_ns,
+                          struct sched_speed *out)
 {
     uint64_t used = RELAXED(r->used_ns);
     uint64_t age = now_ns > used ? now_ns - used : 0;
@@ -131,6 +131,9 @@ void sched_rates_read(const struct sched_rates *r,
     out->service_us = RELAXED(r->service_us);
     out->first_byte_us = peak ? decayed(peak, RELAXED(r->first_byte_at_ns), now_ns) : 0;
     out->trust = RELAXED(r->trust);
+    bool may = fixed > prior->fixed_us || prefill > prior->prefill_ns || step > prior->step_us ||
+               context > prior->context_ps;
+    return may ? used + NS_PER_S : UINT64_MAX;
 }
 
 /* One answer moves a step by a factor of 2 at most, however it was held up. */

@@ -36,11 +36,14 @@ struct sched_rates {
 
 void sched_rates_reset(struct sched_rates *r, uint64_t key, const struct sched_speed *prior);
 
-/** @param now_ns what makes an endpoint look slow fades with time towards `prior` while it is not used. */
-void sched_rates_read(const struct sched_rates *r,
-                      const struct sched_speed *prior,
-                      uint64_t now_ns,
-                      struct sched_speed *out);
+/**
+ * @param now_ns what makes an endpoint look slow fades with time towards `prior` while it is not used.
+ * @return from when on it does; UINT64_MAX: never, as it is.
+ */
+uint64_t sched_rates_read(const struct sched_rates *r,
+                          const struct sched_speed *prior,
+                          uint64_t now_ns,
+                          struct sched_speed *out);
 
 /**
  * A first byte came. @param tokens computed for it (hits left out). @param streamed false: it is the whole answer, so

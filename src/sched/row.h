@@ -119,6 +119,23 @@ void sched_candidate_fill(const struct member *m,
                           struct slice model,
                           struct sched_candidate *out);
 
+/** @param c sorted by slot. @return the index of the one with this slot, or n. */
+static inline uint32_t
+sched_candidate_find(const struct sched_candidate *c, uint32_t n, uint32_t slot)
+{
+    uint32_t low = 0;
+    uint32_t high = n;
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (c[mid].slot < slot)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < n && c[low].slot == slot ? low : n;
+}
+
 /** What all rows of a pick, and what some of them have. */
 struct sched_common {
     uint16_t all, any;

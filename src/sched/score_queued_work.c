@@ -8,30 +8,12 @@
  */
 #include "base/bug.h"
 #include "sched/plugin.h"
+#include "sched/queued.h"
 
 enum {
-    LATER = 10, /* seconds after a first token that weigh as much as one before it */
     WAIT_WEIGHT =
         16, /* where each job has its server alone, waiting behind one is dearer than a slower server */
-    LEVEL_SLOWLY = 8, /* part of the prefill time above the others' that counts */
-    LEVEL_MOST =
-        4, /* and at most this part of the cost: between equals, not between fast and slow */
 };
-
-/* The five leading bits: 3 % steps. */
-static uint64_t rounded(uint64_t us)
-{
-    if (us < 32)
-        return us;
-    unsigned below = 59 - (unsigned)__builtin_clzll(us);
-    return us >> below << below;
-}
-
-/* Requests that are one piece of work keep their server to themselves, so how busy it is says how much it has left. */
-static bool one_piece(const struct features *f)
-{
-    return sched_kind_of(f) == SCHED_KIND_OTHER || f->expected_output <= 1;
-}
 
 static uint32_t mean_util(const struct sched_view *v, const uint32_t *fit, uint32_t n)
 {
@@ -74,7 +56,7 @@ void sched_score_queued_work(const struct sched_view *v,
                              struct sched_cost *costs)
 {
     struct sched_question q = sched_work_question(v->features);
-    bool whole = one_piece(v->features);
+    bool whole = sched_queued_whole(v->features);
     uint32_t mean = whole ? mean_util(v, fit, n) : 0;
 
     uint64_t fair_us = whole || n == 0 ? 0 : mean_recent(v, fit, n);
@@ -83,16 +65,13 @@ void sched_score_queued_work(const struct sched_view *v,
         const struct sched_row *r = &v->rows[fit[i]];
         const struct sched_work *w = &v->work[fit[i]];
         struct sched_forecast s = sched_work_forecast(&q, w);
-        uint64_t others = s.prefill_us * w->decoding;
-        uint64_t us = s.wait_us + s.prefill_us + (s.decode_us + others) / LATER;
         uint64_t mine = (uint64_t)w->recent_tokens * w->speed.prefill_ns / 1000;
-        if (!whole && mine > fair_us)
-            us += MIN((mine - fair_us) / LEVEL_SLOWLY, us / LEVEL_MOST);
+        uint64_t us = sched_queued_us(&s, w->decoding, whole ? 0 : mine, fair_us);
         if (whole)
             us = levelled(MIN(s.wait_us * WAIT_WEIGHT + s.prefill_us, UINT64_C(1) << 40), r, mean);
         /* A newcomer counts as slower while it starts. */
-        costs[i] =
-            (struct sched_cost){rounded(MIN(us, UINT64_C(1) << 47)),
-                                sched_ramped(SCHED_RAMP_FULL, r) * (1000000 / SCHED_RAMP_FULL)};
+        costs[i] = (struct sched_cost){sched_queued_rounded(MIN(us, UINT64_C(1) << 47)),
+                                       sched_ramped(SCHED_RAMP_FULL, r) *
+                                           (QUEUED_SHARE / SCHED_RAMP_FULL)};
     }
 }

@@ -10,10 +10,8 @@
 enum {
     MEDIA_TOKENS = 1024, /* of an image or a piece of audio, whose bytes say nothing */
     BYTES_PER_TOKEN_Q8 = 4 << 8,
-    LATE = 8, /* what is late is done at the earliest after this part of what still waits */
 };
 
-#define RECENT_MS   UINT64_C(300000)
 #define TOKENS_MOST SCHED_TOKENS_MOST
 
 static uint32_t u32(uint64_t v)
@@ -48,35 +46,22 @@ struct sched_question sched_work_question(const struct features *f)
     };
 }
 
-static inline void speed_of(const struct sched_candidate *c,
-                            enum sched_kind kind,
-                            uint64_t now_ns,
-                            struct sched_speed *out)
+uint64_t sched_work_speed(const struct sched_candidate *c,
+                          enum sched_kind kind,
+                          uint64_t now_ns,
+                          struct sched_speed *out)
 {
     const struct sched_rates *r = c->rates[kind];
 
     if (r && atomic_load_explicit(&r->key, memory_order_acquire) == c->rates_key[kind])
-        sched_rates_read(r, &c->prior, now_ns, out);
-    else
-        *out = c->prior;
+        return sched_rates_read(r, &c->prior, now_ns, out);
+    *out = c->prior;
+    return UINT64_MAX;
 }
 
-/* Prompt tokens computed lately. Halved for each whole period, linear inside one: every machine computes the same. */
 static inline uint64_t recent(const struct cell *c, uint64_t now_ns)
 {
-    uint64_t at = RELAXED(c->recent_at_ns);
-    uint64_t tokens = RELAXED(c->recent_tokens);
-    uint64_t age_ms = now_ns > at ? (now_ns - at) / NS_PER_MS : 0;
-
-    if (__builtin_expect(age_ms >= RECENT_MS, 0)) {
-        uint64_t halves = age_ms / RECENT_MS;
-        if (halves >= 64)
-            return 0;
-        tokens >>= halves;
-        age_ms %= RECENT_MS;
-    }
-    tokens = MIN(tokens, UINT64_C(1) << 40);
-    return tokens - tokens * age_ms / (RECENT_MS * 2);
+    return sched_work_recent(RELAXED(c->recent_tokens), RELAXED(c->recent_at_ns), now_ns);
 }
 
 static inline void fill(const struct sched_candidate *k,
@@ -96,12 +81,11 @@ static inline void fill(const struct sched_candidate *k,
     w->context_tokens = u32(RELAXED(c->context_tokens));
     w->reported_running = fresh ? RELAXED(c->reported_running) : 0;
     w->reported_waiting = fresh ? RELAXED(c->reported_waiting) : 0;
-    uint64_t backlog = until > now_ns && row->inflight ? (until - now_ns) / NS_PER_US : 0;
-    backlog = MAX(backlog, RELAXED(c->await_us) / LATE);
+    uint64_t late = RELAXED(c->await_us) / SCHED_LATE;
     /* Of what others have there, some waits and the rest is in the batch. */
     uint64_t waits = MIN(foreign, (uint64_t)w->reported_waiting);
     w->foreign_waiting = u32(waits);
-    w->backlog_us = u32(backlog);
+    w->backlog_us = sched_work_backlog(row->inflight ? until : 0, late, now_ns);
     w->decoding = u32((row->inflight > await ? row->inflight - await : 0) + foreign - waits);
 }
 
@@ -118,46 +102,60 @@ void sched_work_fill(const struct sched_candidate *c,
     }
 }
 
-static uint64_t block_tokens(const struct features *f)
+uint64_t sched_block_tokens(const struct features *f)
 {
     uint64_t bpt = f->bytes_per_token ? f->bytes_per_token : BYTES_PER_TOKEN_Q8;
 
     return MAX(((uint64_t)PREFIX_BLOCK_BYTES << 8) / bpt, 1);
 }
 
-void sched_work_request(const struct sched_lore *l,
+void sched_work_hits(const struct sched_lore *l,
+                     const struct features *f,
+                     const struct sched_candidate *c,
+                     uint32_t n,
+                     const uint32_t *hits,
+                     struct sched_work *work)
+{
+    uint32_t slot;
+    uint32_t generation;
+    uint64_t per = sched_block_tokens(f);
+
+    for (uint32_t i = 0; i < n; i++) {
+        work[i].flags = 0;
+        work[i].hit_tokens = hits ? sched_hit_tokens(f, per, hits[i], &work[i].speed) : 0;
+    }
+    if (!f->has_session || !sched_lore_session(l, f->session, &slot, &generation))
+        return;
+    uint32_t home = sched_candidate_find(c, n, slot);
+    if (home < n && c[home].generation == generation)
+        work[home].flags = WORK_SESSION;
+}
+
+void sched_work_request(struct sched_lore *l,
                         const struct features *f,
                         const struct sched_candidate *c,
                         uint32_t n,
                         uint64_t now_ns,
                         struct sched_prefix_ask *ask,
+                        uint32_t *hits,
                         struct sched_work *work)
 {
     enum sched_kind kind = sched_kind_of(f);
-    uint32_t slot;
-    uint32_t generation;
-    bool home = f->has_session && sched_lore_session(l, f->session, &slot, &generation);
     bool blocks = l && f->n_blocks > 0;
-    uint64_t per = block_tokens(f);
 
-    for (uint32_t i = 0; i < MIN(n, UINT32_C(4)); i++)
-        __builtin_prefetch(c[i].rates[kind]);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i + 4 < n)
+            __builtin_prefetch(c[i + 4].rates[kind]);
+        sched_work_speed(&c[i], kind, now_ns, &work[i].speed);
+    }
     if (blocks) {
         for (uint32_t i = 0; i < n; i++)
             ask[i] = (struct sched_prefix_ask){c[i].slot, c[i].generation, 0};
         sched_prefix_hits(&l->prefix, f->blocks, f->n_blocks, ask, n);
+        for (uint32_t i = 0; i < n; i++)
+            hits[i] = ask[i].hits;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (i + 4 < n)
-            __builtin_prefetch(c[i + 4].rates[kind]);
-        speed_of(&c[i], kind, now_ns, &work[i].speed);
-        work[i].hit_tokens = 0;
-        work[i].flags =
-            home && c[i].slot == slot && c[i].generation == generation ? WORK_SESSION : 0;
-        if (blocks && ask[i].hits)
-            work[i].hit_tokens = u32(MIN(ask[i].hits * per, f->prompt_tokens) *
-                                     work[i].speed.trust / SCHED_TRUST_FULL);
-    }
+    sched_work_hits(l, f, c, n, blocks ? hits : NULL, work);
 }
 
 static void push_back(struct cell *c, uint64_t now_ns, uint64_t by)
@@ -219,11 +217,12 @@ void sched_work_begin(struct sched_lore *l,
         atomic_store_explicit(&cell->recent_at_ns, now_ns, memory_order_relaxed);
     }
     push_back(cell, now_ns, r->own_us * NS_PER_US);
+    cell_changed(cell);
     if (!l)
         return;
     r->unnoted = f->n_blocks > 0;
     if (r->unnoted)
-        r->cache_blocks = u32(row->total_tokens / block_tokens(f));
+        r->cache_blocks = u32(row->total_tokens / sched_block_tokens(f));
     if (f->has_session && !(w->flags & WORK_SESSION))
         sched_lore_session_put(l, f->session, c->slot, c->generation);
 }
@@ -271,6 +270,7 @@ void sched_work_first_byte(struct reservation *r, uint64_t now_ns)
         next = RELAXED(c->whole) ? MAX(until, now_ns + rest) : now_ns + rest;
     } while (!atomic_compare_exchange_weak_explicit(&c->work_until_ns, &until, next,
                                                     memory_order_relaxed, memory_order_relaxed));
+    cell_changed(c);
 }
 
 void sched_work_end(struct sched_lore *l,

@@ -7,6 +7,7 @@
 #define WEIR_SCHED_WORK_H
 
 #include "base/bug.h"
+#include "base/num.h"
 #include "sched/ledger.h"
 #include "sched/lore.h"
 #include "sched/row.h"
@@ -14,6 +15,36 @@
 enum sched_work_flag {
     WORK_SESSION = 1, /**< this request's session was here last */
 };
+
+enum {
+    SCHED_LATE = 8, /**< what is late is done at the earliest after this part of what still waits */
+};
+/** In which half of the recent tokens is forgotten. */
+#define SCHED_RECENT_MS UINT64_C(300000)
+
+/** Prompt tokens computed lately. Halved for each whole period, linear inside one: every machine computes the same. */
+static inline uint64_t sched_work_recent(uint64_t tokens, uint64_t at_ns, uint64_t now_ns)
+{
+    uint64_t age_ms = now_ns > at_ns ? (now_ns - at_ns) / NS_PER_MS : 0;
+
+    if (__builtin_expect(age_ms >= SCHED_RECENT_MS, 0)) {
+        uint64_t halves = age_ms / SCHED_RECENT_MS;
+        if (halves >= 64)
+            return 0;
+        tokens >>= halves;
+        age_ms %= SCHED_RECENT_MS;
+    }
+    tokens = MIN(tokens, UINT64_C(1) << 40);
+    return tokens - tokens * age_ms / (SCHED_RECENT_MS * 2);
+}
+
+/** @param until_ns 0 = nothing of ours is there. @param least_us what is late is not done earlier. */
+static inline uint32_t sched_work_backlog(uint64_t until_ns, uint64_t least_us, uint64_t now_ns)
+{
+    uint64_t us = until_ns > now_ns ? (until_ns - now_ns) / NS_PER_US : 0;
+
+    return (uint32_t)MIN(MAX(us, least_us), (uint64_t)UINT32_MAX);
+}
 
 /** All a plugin may know of one endpoint's work. Numbers are saturated. */
 struct sched_work {
@@ -63,20 +94,38 @@ static inline uint64_t sched_step_us(const struct sched_work *w, uint64_t contex
            (uint64_t)w->speed.context_ps * MIN(context, SCHED_TOKENS_MOST) / 1000000;
 }
 
+/** Until what others have waiting there is done. Nothing is known of it but how many they are. */
+static inline uint64_t sched_work_foreign(const struct sched_work *w)
+{
+    if (!w->foreign_waiting)
+        return 0;
+    uint64_t each = w->speed.service_us ? w->speed.service_us
+                                        : w->speed.fixed_us + (uint64_t)w->speed.prefill_ns *
+                                                                  SCHED_FOREIGN_TOKENS / 1000;
+    return w->foreign_waiting * each;
+}
+
+/** Tokens of one prefix block of this request; at least 1. */
+uint64_t sched_block_tokens(const struct features *f);
+
+/** Tokens that so many blocks spare. */
+static inline uint32_t sched_hit_tokens(const struct features *f,
+                                        uint64_t per,
+                                        uint32_t blocks,
+                                        const struct sched_speed *s)
+{
+    uint64_t tokens =
+        blocks ? MIN(blocks * per, f->prompt_tokens) * s->trust / SCHED_TRUST_FULL : 0;
+
+    return (uint32_t)MIN(tokens, (uint64_t)UINT32_MAX);
+}
+
 /** Here, because a pick asks for every endpoint. */
 static inline struct sched_forecast sched_work_forecast(const struct sched_question *q,
                                                         const struct sched_work *w)
 {
-    struct sched_forecast s = {.wait_us = w->backlog_us};
+    struct sched_forecast s = {.wait_us = w->backlog_us + sched_work_foreign(w)};
 
-    if (w->foreign_waiting) {
-        /* Of what others have waiting there nothing is known but how many. */
-        uint64_t foreign =
-            w->speed.service_us
-                ? w->speed.service_us
-                : w->speed.fixed_us + (uint64_t)w->speed.prefill_ns * SCHED_FOREIGN_TOKENS / 1000;
-        s.wait_us += w->foreign_waiting * foreign;
-    }
     if (!q->by_tokens && w->speed.service_us) {
         s.prefill_us = w->speed.service_us;
         return s;
@@ -97,14 +146,28 @@ void sched_work_fill(const struct sched_candidate *c,
 
 /** Room to ask the prefix index for every candidate; beside the rows in a scratch. */
 struct sched_prefix_ask;
-/** Fill the part that depends on the request: speed, hits and session. */
-void sched_work_request(const struct sched_lore *l,
+/** Fill the part that depends on the request: speed, hits and session. @param ask, hits room for one of each candidate. */
+void sched_work_request(struct sched_lore *l,
                         const struct features *f,
                         const struct sched_candidate *c,
                         uint32_t n,
                         uint64_t now_ns,
                         struct sched_prefix_ask *ask,
+                        uint32_t *hits,
                         struct sched_work *work);
+
+/** The two halves of it. @return from when on the speed is another without anything learned; UINT64_MAX: never. */
+uint64_t sched_work_speed(const struct sched_candidate *c,
+                          enum sched_kind kind,
+                          uint64_t now_ns,
+                          struct sched_speed *out);
+/** Hits, of which the speed says how many come true, and the session. @param hits blocks, beside the work; or NULL. */
+void sched_work_hits(const struct sched_lore *l,
+                     const struct features *f,
+                     const struct sched_candidate *c,
+                     uint32_t n,
+                     const uint32_t *hits,
+                     struct sched_work *work);
 
 /**
  * The reservation just raised is for this request: count the work, note its session.

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fleet and scheduler under any sequence of updates, samples, probes, requests, outcomes and time. Whatever comes:
- * counters never go below 0 and end at 0, nobody is sent to an endpoint that is gone or full, nothing leaks, and the
- * same input gives the same decisions.
+ * counters never go below 0 and end at 0, nobody is sent to an endpoint that is gone or full, nothing leaks, what a pool
+ * keeps of its endpoints is as they are, and the same input gives the same decisions.
  */
 #include "fuzz.h"
 
 #include "base/bug.h"
-#include "fleet_rig.h"
+#include "mirror_rig.h"
 #include "sched/breaker.h"
 #include "sched/evidence.h"
 
@@ -23,6 +23,7 @@ struct request {
 
 struct world {
     struct rig rig;
+    struct mirror_rig mirror;
     struct request q[REQUESTS];
     uint64_t trace; /* of all that was decided */
     const uint8_t *p, *end;
@@ -48,6 +49,7 @@ static bool none_in_use(void *ctx, const struct snapshot *s)
 static void refresh(struct world *w)
 {
     rig_refresh(&w->rig);
+    mirror_follow(&w->mirror, &w->rig);
     fleet_reclaim(w->rig.fleet, none_in_use, NULL);
 }
 
@@ -156,6 +158,7 @@ static void ask(struct world *w)
         q->f.deadline_ns = w->rig.now + q->f.deadline_ns * NS_PER_MS;
     q->w = (struct sched_waiter){
         .features = &q->f, .exclude = &q->x, .reservation = &q->r, .tenant_tokens = next(w) & 3};
+    FUZZ_CHECK(mirror_differs(&w->mirror, &w->rig, &q->f) == 0);
     int rc = sched_pool_admit(w->rig.pool, &q->f, &q->x, w->rig.now, w->rig.seed++, &w->rig.scratch,
                               &q->r, &w->rig.chosen, &w->rig.d);
     note(w, (uint64_t)rc << 8 | (uint64_t)w->rig.d.rejection);
@@ -314,6 +317,7 @@ static uint64_t play(const uint8_t *data, size_t size)
         FUZZ_CHECK(atomic_load(&c->promised_bytes) == 0 && atomic_load(&c->promised_tokens) == 0);
         FUZZ_CHECK(atomic_load(&c->waiting_pools) == 0);
     }
+    mirror_close(&w.mirror);
     rig_close(&w.rig);
     return w.trace;
 }

@@ -331,6 +331,7 @@ static void usable_says_which_of_its_reasons(void **state)
     rig_put(&r, &h);
     rig_refresh(&r);
     atomic_store(&r.snapshot->members[2].cell->health, HEALTH_DOWN);
+    cell_changed(r.snapshot->members[2].cell);
     struct sched_record *record = record_for(&r, 4);
     explain(&r, record);
     assert_int_equal(r.d.rejection, REJECT_NO_ENDPOINT);

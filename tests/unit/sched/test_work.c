@@ -333,9 +333,11 @@ static void a_session_stays_until_it_is_clearly_worse(void **state)
     r.f.has_session = true;
     r.f.session = 77;
     atomic_store(&c->work_until_ns, r.now + 30 * NS_PER_S);
+    cell_changed(c);
     assert_int_equal(rig_admit(&r, &held[0]), 0); /* idle: nothing can be waiting there */
     assert_int_equal((int)r.chosen.endpoint->slot, home);
     atomic_store(&c->work_until_ns, r.now + 30 * NS_PER_S);
+    cell_changed(c);
     assert_int_not_equal(rig_once(&r), home);
     rig_end(&held[0]);
     nothing_left(&r);

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The quick pick of queued_work chooses as the pick that scores every row, over random fleets: endpoint, turns and all. */
+#include "ct.h"
+
+#include "base/bug.h"
+#include "base/prng.h"
+#include "mirror_rig.h"
+#include "sched/plugin.h"
+#include "sched/queued.h"
+#include "sched/quick.h"
+
+enum { HELD = 600, BLOCKS = 6 };
+
+struct held {
+    struct features f;
+    struct reservation r;
+    uint64_t blocks[BLOCKS];
+};
+
+struct pair {
+    struct rig rig;
+    struct mirror_rig x;
+    struct sched_state *quick, *slow;
+    struct sched_scratch scratch;
+    struct sched_memo *memo;
+    struct held held[HELD];
+};
+
+static void ask(struct rig *r, struct held *h, struct prng *p)
+{
+    h->f = (struct features){.model = RIG_MODEL,
+                             .task = TASK_CHAT,
+                             .stream = true,
+                             .prompt_complete = true,
+                             .prompt_bytes = UINT64_C(1) << prng_below(p, 20),
+                             .output_tokens = prng_below(p, 1000),
+                             .n_images = prng_below(p, 8) == 0,
+                             .has_session = prng_below(p, 2) != 0,
+                             .session = prng_below(p, 64),
+                             .priority = PRIORITY_DEFAULT,
+                             .blocks = h->blocks,
+                             .n_blocks = (uint32_t)prng_below(p, BLOCKS + 1)};
+    if (prng_below(p, 4) == 0)
+        h->f.required_bytes = prng_below(p, 60) << 30;
+    uint64_t chat = prng_below(p, 40);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        h->blocks[i] = i < 2 ? i + 1 : chat * 100 + i;
+    sched_lore_prepare(r->lore, &h->f);
+}
+
+static void sample(struct rig *r, struct prng *p)
+{
+    struct rig_host h;
+    struct sample s = {.known = 1u << SAMPLE_MEMORY_FREE,
+                       .fresh_for_ns = prng_below(p, 30000) * NS_PER_MS,
+                       .memory_free_bytes = prng_below(p, 80) << 30,
+                       .running = (uint32_t)prng_below(p, 9),
+                       .waiting = (uint32_t)prng_below(p, 5)};
+
+    if (prng_below(p, 2))
+        s.known |= 1u << SAMPLE_RUNNING | 1u << SAMPLE_WAITING;
+    rig_host(&h, (uint32_t)prng_below(p, r->snapshot->n_members), "");
+    assert_int_equal(fleet_sample(r->fleet, 0, h.i.key, &s, r->now), 0);
+}
+
+static void step(struct pair *t, struct prng *p)
+{
+    struct rig *r = &t->rig;
+    struct held *h = &t->held[prng_below(p, HELD)];
+    struct usage u = {.known = USAGE_COMPLETION | USAGE_CACHED};
+
+    if (prng_below(p, 6) == 0)
+        sample(r, p);
+    /* Hours among milliseconds: what was learned fades. */
+    r->now += prng_below(p, 50) ? prng_below(p, 20 * NS_PER_MS) : prng_below(p, 60 * NS_PER_S);
+    if (!h->r.cell) {
+        ask(r, h, p);
+        r->f = h->f;
+        if (rig_admit(r, &h->r) == 0)
+            sched_work_sent(&h->r, r->now);
+    } else if (!h->r.first_byte) {
+        sched_work_first_byte(&h->r, r->now);
+    } else {
+        u.cached_tokens = prng_below(p, h->f.prompt_tokens + 1);
+        u.completion_tokens = prng_below(p, 300);
+        sched_work_end(r->lore, &h->r, &h->f, &u, r->now);
+        rig_end(&h->r);
+    }
+}
+
+/* @return how many endpoints were equal in the end, by the slow pick's costs; 0: nobody fits. */
+static uint32_t compare(struct pair *t, const struct features *f, const struct sched_exclude *e)
+{
+    struct sched_mirror *m = t->x.m;
+    struct sched_common common = sched_mirror_refresh(m, t->rig.now);
+    struct sched_view v = {.policy = &t->rig.policy,
+                           .features = f,
+                           .candidates = t->x.c,
+                           .rows = m->rows,
+                           .common = common,
+                           .work = m->work,
+                           .n = m->n,
+                           .model = RIG_MODEL,
+                           .memo = t->memo};
+    struct decision quick;
+    struct decision slow;
+    uint32_t equals = 0;
+
+    assert_false(common.any & SCHED_YOUNG);
+    assert_true(sched_quick_pick(m, t->rig.lore, &v, e, t->rig.now, t->quick, &t->scratch, &quick));
+    const uint32_t *hits = sched_mirror_hits(m, t->rig.lore, f);
+    struct sched_work chosen = {0};
+    if (quick.row != DECISION_NOBODY)
+        chosen = m->work[quick.row];
+    uint32_t slot = 0;
+    uint32_t generation = 0;
+    bool any = f->has_session && sched_lore_session(t->rig.lore, f->session, &slot, &generation);
+    for (uint32_t i = 0; i < m->n; i++) {
+        sched_mirror_work(m, f, i, hits ? hits[i] : 0, sched_block_tokens(f), t->rig.now);
+        if (any && t->x.c[i].slot == slot && t->x.c[i].generation == generation)
+            m->work[i].flags = WORK_SESSION;
+    }
+    sched_pick(&v, e, t->slow, 1, &t->scratch, &slow, NULL);
+    assert_int_equal(quick.row, slow.row);
+    assert_int_equal(quick.fit, slow.fit);
+    assert_int_equal(quick.rejection, slow.rejection);
+    assert_memory_equal(t->quick->credit, t->slow->credit, m->n * sizeof(*t->slow->credit));
+    if (slow.row == DECISION_NOBODY)
+        return 0;
+    assert_memory_equal(&chosen, &m->work[slow.row], sizeof(chosen));
+    for (uint32_t i = 0; t->scratch.fit[i] != slow.row || (equals = i, false); i++) {
+    }
+    uint64_t cost = t->scratch.costs[equals].num;
+    equals = 0;
+    for (uint32_t i = 0; i < slow.fit && i < m->n; i++)
+        equals += t->scratch.costs[i].num == cost;
+    return equals;
+}
+
+static void same_choice_and_turns(void **state)
+{
+    (void)state;
+    static struct pair t;
+    uint64_t alone = 0;
+    uint64_t turns = 0;
+    uint64_t nobody = 0;
+
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct prng p = {seed};
+        uint32_t n =
+            SCHED_EXACT_ROWS + 1 + (uint32_t)prng_below(&p, MIRROR_ROWS - SCHED_EXACT_ROWS);
+        memset(&t, 0, sizeof(t));
+        rig_open(&t.rig, "queued_work");
+        for (uint32_t i = 0; i < n; i++)
+            rig_add(&t.rig, i,
+                    seed % 3 == 0 ? "gpu_type=A100 max_concurrency=3"
+                    : i % 3       ? "gpu_type=A100"
+                    : i % 2       ? "gpu_type=CPU"
+                                  : "gpu_type=L4");
+        rig_refresh(&t.rig);
+        assert_int_equal(rig_once(&t.rig) >= 0, 1); /* nobody is young any more */
+        mirror_follow(&t.x, &t.rig);
+        assert_non_null(t.x.m->columns);
+        RIG_MUST(sched_state_new(&t.rig.mem, &t.quick));
+        RIG_MUST(sched_state_new(&t.rig.mem, &t.slow));
+        RIG_MUST(sched_state_members(t.quick, t.x.c, n));
+        RIG_MUST(sched_state_members(t.slow, t.x.c, n));
+        RIG_MUST(sched_scratch_reserve(&t.scratch, &t.rig.mem, n));
+        t.memo = mem_array(&t.rig.mem, n, sizeof(*t.memo));
+        for (uint32_t i = 0; i < 3000; i++) {
+            struct held probe;
+            struct sched_exclude e = {.n = i % 8 == 0};
+            e.tried[0].slot = i % n;
+            e.tried[0].generation = 1;
+            step(&t, &p);
+            do
+                ask(&t.rig, &probe, &p);
+            while (sched_queued_whole(&probe.f));
+            uint32_t equals = compare(&t, &probe.f, &e);
+            nobody += equals == 0;
+            alone += equals == 1;
+            turns += equals > 1;
+        }
+        for (uint32_t i = 0; i < HELD; i++)
+            rig_end(&t.held[i].r);
+        sched_state_free(t.quick);
+        sched_state_free(t.slow);
+        sched_scratch_fini(&t.scratch, &t.rig.mem);
+        mem_free(&t.rig.mem, t.memo);
+        mirror_close(&t.x);
+        rig_close(&t.rig);
+    }
+    /* All of it was tried. */
+    assert_true(alone > 1000);
+    assert_true(turns > 1000);
+    assert_true(nobody > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_choice_and_turns),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
