@@ -273,6 +273,54 @@ class Tables:
         self.bar(jobs, "p95 / round_robin", ratio(jobs, "queued_work", "round_robin", "e2e_p95"), 0.1)
         return rig.table(["case", "", *columns], rows)
 
+    # --- tenants
+
+    def two_tenants(self, concurrency, calm, flood, seed, *more):
+        """A future of ten minutes of two tenants, each at its rate of requests a second: (answered/s, the calm one)."""
+        workload = os.path.join(self.b.folder, f"tenants-{calm:g}-{flood:g}.yaml")
+        fleet = os.path.join(self.b.folder, f"four-{concurrency}.yaml")
+        texts = {workload: "duration: 10m\nstreams:\n" + "".join(
+                     f"  - {{rate: {rate:g}, tenant: {name}, prompt: 200..2000, output: exp 200}}\n"
+                     for name, rate in [("calm", calm), ("flood", flood)]),
+                 fleet: f"workers: [{{gpu: a100, count: 4, max_concurrency: {concurrency}}}]\n"}
+        for path, text in texts.items():
+            if not os.path.exists(path):     # else a run may be reading it
+                with open(path, "w", encoding="ascii") as f:
+                    f.write(text)
+        args = ("--trace", workload, "--fleet", fleet, "--policy", "queued_work", "--seed", seed, *more)
+
+        def work():
+            policy = json.loads(run(*args, "--json")[0])["policies"][0]
+            return (policy["metrics"]["requests_per_s"]["mean"],
+                    next(t for t in policy["tenants"] if t["tenant"] == "calm"))
+        return self.b.ask(args, work)
+
+    def tenants(self):
+        """One tenant floods 10 x its fair share; the other's waits against those when both offer exactly their fair
+        share: half of what the servers do when both flood, or `load` of that."""
+        cases = [(16, 1.0, ()), (16, 0.9, ()), (32, 1.0, ()), (16, 1.0, ("--one-tenant",))]
+        seeds = range(1, self.b.seeds + 1)
+        most = [self.two_tenants(c, 40, 40, 1, *more) for c, _, more in cases]
+        asked = []
+        for (c, load, more), m in zip(cases, most):
+            share = m.result()[0] * load / 2
+            asked.append([[self.two_tenants(c, share, times * share, s, *more) for s in seeds] for times in (1, 10)])
+        rows = []
+        for (c, load, more), futures in zip(cases, asked):
+            both, flooded = ([f.result()[1] for f in fs] for fs in futures)
+            row = [c, "not told apart" if more else "fair", f"{load:g}"]
+            for key, what in (("wait_p95", "queue wait"), ("e2e_p95", "end to end")):
+                a, b = Seeds(t[key] for t in both), Seeds(t[key] for t in flooded)
+                ratio = b.mean() / a.mean()
+                row += [a.text(), b.text(), f"{ratio:.2f}"]
+                if not more:
+                    self.bars.append([f"two tenants, one floods 10 x; max_concurrency {c}, load {load:g}",
+                                      f"the other's p95 {what} / both at their share, of the means", "<= 1.2",
+                                      f"{ratio:.2f}", "met" if ratio <= 1.2 else "missed"])
+            rows.append(row + [f"{sum(t['ok'] for t in flooded) / sum(t['requests'] for t in flooded):.1%}"])
+        return rig.table(["max_concurrency", "tenants", "load", "wait p95, both fair, s", "flooded", "ratio",
+                          "end to end p95, both fair, s", "flooded", "ratio", "answered"], rows)
+
     def reached(self):
         return rig.table(["case", "what", "bar", "queued_work", ""], self.bars)
 
@@ -281,7 +329,8 @@ class Tables:
         tables = {"rates": self.rates}
         for i, (label, _, _) in enumerate(MOONCAKE):
             tables[f"limit-{i + 1}"] = lambda label=label: self.limit(label)
-        return {**tables, "stale": self.stale, "others": self.others, "reached": self.reached}
+        return {**tables, "stale": self.stale, "others": self.others, "tenants": self.tenants,
+                "reached": self.reached}
 
 
 MARK = re.compile(r"<!-- measured ([\w-]+) -->\n.*?<!-- end -->\n", re.DOTALL)

@@ -485,6 +485,27 @@ static void compile_gpu_exporters(struct build *b, struct conf *c)
     }
 }
 
+static void compile_tenants(struct build *b, struct conf *c)
+{
+    const struct raw_tenant *raw = b->raw->tenants.items;
+    uint32_t n = b->raw->tenants.n;
+    struct conf_path top = {.key = SLICE("tenants")};
+    struct tenant_config *tenants = room(b, n, sizeof(*tenants));
+
+    for (uint32_t i = 0; i < n && !b->nomem; i++) {
+        tenants[i] = (struct tenant_config){.name = raw[i].item.name,
+                                            .weight = raw[i].weight,
+                                            .max_in_flight = raw[i].max_in_flight};
+        if (raw[i].item.name.n <= TENANT_NAME_MAX)
+            continue;
+        struct conf_path here = at_name(&top, raw[i].item.name);
+        struct conf_place at = conf_place_key(b, raw[i].item.node);
+        CONF_FAIL(b, &at, &here, SLICE("is longer than the 64 bytes that X-Tenant-Id may have"));
+    }
+    c->routing.tenants = tenants;
+    c->routing.n_tenants = n;
+}
+
 void conf_compile(struct build *b, struct conf *c)
 {
     struct own own[OWN_MAX];
@@ -499,6 +520,8 @@ void conf_compile(struct build *b, struct conf *c)
         compile_sources(b, c, own, n_own);
     if (!b->nomem)
         compile_models(b, c, &names);
+    if (!b->nomem)
+        compile_tenants(b, c);
     if (!b->nomem)
         conf_policies_compile(b, c);
     if (!b->nomem)

@@ -228,6 +228,18 @@ static const struct conf_option model_options[] = {
 };
 SECTION("models.<id>", raw_model, model_options);
 
+static const struct conf_option tenant_options[] = {
+    {.key = "weight", .type = CONF_T_WEIGHT, .flags = CONF_LIVE, AT(raw_tenant, weight), .min = 10, .max = WEIGHT_MAX, .fallback = "1",
+     .doc = "Its share of the tokens against that of others, where requests have to wait; those that are not listed have 1."},
+    {.key = "max_in_flight", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(raw_tenant, max_in_flight), .min = 1, .max = 1000000,
+     .zero = "unlimited", .fallback = "unlimited",
+     .doc = "Most requests of its own that wait or are answered at one time, on all routes; further ones get 429 rate_limited."},
+    {.key = "keys", .type = CONF_T_LATER, .doc = "API keys that are its own."},
+    {.key = "limits", .type = CONF_T_LATER, .doc = "Requests and tokens a minute."},
+    {.key = "budgets", .type = CONF_T_LATER, .doc = "Tokens a day or a month."},
+};
+SECTION("tenants.<name>", raw_tenant, tenant_options);
+
 static const struct conf_option score_options[] = {
     {.key = "name", .type = CONF_T_TEXT, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_score, plugin), .max = TEXT_MAX,
      .doc = "The score."},
@@ -471,7 +483,8 @@ static const struct conf_option root_options[] = {
     {.key = "logging", .type = CONF_T_SECTION, AT(conf_raw, logging), .child = &conf_logging_section, .doc = "Log lines."},
     {.key = "threads", .type = CONF_T_COUNT, AT(conf_raw, threads), .min = 1, .max = 256, .zero = "auto", .fallback = "auto",
      .doc = "Event loops that serve clients; auto takes one for each core."},
-    {.key = "tenants", .type = CONF_T_LATER, .doc = "Keys, limits and budgets."},
+    {.key = "tenants", .type = CONF_T_MAP, .flags = CONF_LIVE, AT(conf_raw, tenants), .max = 1000, .child = &raw_tenant_section,
+     .doc = "Who shares the endpoints, by X-Tenant-Id as it counts on routes that trust it (see scheduling.md); others need not be listed."},
     {.key = "autoscale", .type = CONF_T_LATER, .doc = "Autoscaling."},
     {.key = "clusters", .type = CONF_T_LATER, .doc = "Several clusters."},
 };

@@ -96,6 +96,11 @@ struct raw_model {
     uint64_t kv_bytes_per_token;
 };
 
+struct raw_tenant {
+    struct raw_item item;
+    uint32_t weight, max_in_flight;
+};
+
 struct raw_score {
     struct raw_item item;
     struct slice plugin;
@@ -145,6 +150,7 @@ struct conf_raw {
     struct conf_upstream_tls upstream_tls;
     struct slice user, group;
     struct raw_list discovery;
+    struct raw_list tenants;
     struct raw_list models;
     struct raw_gpu_weights gpu_weights;
     struct raw_list policies;

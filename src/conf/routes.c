@@ -329,6 +329,7 @@ static bool compile_route(struct build *b,
                         .queue = raw->queue,
                         .trust_priority = raw->trust & (1U << TRUST_PRIORITY),
                         .trust_tenant = raw->trust & (1U << TRUST_TENANT)};
+    r->queue.by_tenant = r->trust_tenant;
     memcpy(r->hash_on, raw->hash_on.items, sizeof(r->hash_on));
 
     struct conf_path here = under(path, "policy");

@@ -11,6 +11,9 @@
 /** Default and bounds of the priority classes; 1 is served first. */
 enum { PRIORITY_HIGHEST = 1, PRIORITY_DEFAULT = 5, PRIORITY_LOWEST = 9 };
 
+/** Bytes of a tenant's name. */
+enum { TENANT_NAME_MAX = 64 };
+
 /** Slices are borrowed from the request and live as long as it. */
 struct features {
     struct slice model;   /**< after alias resolution; absent: none named */
@@ -29,10 +32,11 @@ struct features {
     uint64_t body_bytes; /**< Content-Length, or what was seen; 0 = unknown */
     uint64_t session;    /**< hash of the session key */
     bool has_session;
-    struct slice tenant;  /**< absent: the one default tenant */
-    uint8_t priority;     /**< 1..9 */
-    uint64_t deadline_ns; /**< monotonic, arrival to last byte; 0 = none */
-    uint64_t slo_ttft_ns; /**< 0 = none */
+    struct slice tenant;    /**< absent: the one default tenant */
+    uint32_t tenant_weight; /**< of its tenant, thousandths; 0 = 1,000 */
+    uint8_t priority;       /**< 1..9 */
+    uint64_t deadline_ns;   /**< monotonic, arrival to last byte; 0 = none */
+    uint64_t slo_ttft_ns;   /**< 0 = none */
     struct slice region;
     struct slice gpu_type;    /**< device class asked for; absent: any */
     uint32_t bytes_per_token; /**< Q8, of the model; 0 = 4 bytes, that is 1,024 */

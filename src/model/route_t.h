@@ -33,6 +33,7 @@ struct route_queue {
     uint32_t size;       /**< waiters per pool; default 1024 */
     uint64_t timeout_ns; /**< default 60 s */
     uint64_t age_ns;     /**< a waiter rises one class per this; default 10 s */
+    bool by_tenant;      /**< requests of a class are served by their tenants' token counters */
 };
 
 /** What a request must have besides its path; empty lists ask for nothing. */
@@ -86,6 +87,13 @@ struct model_config {
     uint64_t kv_bytes_per_token; /**< 0 = unknown */
 };
 
+/** One tenant as the config knows it. */
+struct tenant_config {
+    struct slice name;      /**< X-Tenant-Id */
+    uint32_t weight;        /**< share against others, thousandths */
+    uint32_t max_in_flight; /**< requests waiting or served, in the process; 0 = any */
+};
+
 struct limits {
     uint64_t body_bytes;
     uint64_t peek_bytes;
@@ -111,6 +119,8 @@ struct routing {
     uint32_t n_routes;
     const struct model_config *models;
     uint32_t n_models;
+    const struct tenant_config *tenants;
+    uint32_t n_tenants;
     struct limits limits;
     struct breaker_rules breaker;
     uint64_t generation; /**< of the config */

@@ -49,7 +49,7 @@ static void start_over(struct exchange *x)
 {
     exclude(x);
     detach(x);
-    exchange_release(x->lane, &x->reservation);
+    exchange_release(x, &x->reservation);
     exchange_decide(x);
 }
 
@@ -60,7 +60,7 @@ void attempt_start(struct exchange *x)
     if (!x->target) {
         /* It left the fleet between the pick and now; the pool knows by now, or we are out of memory. */
         if (x->lost++ < LOST_MAX) {
-            exchange_release(x->lane, &x->reservation);
+            exchange_release(x, &x->reservation);
             exchange_decide(x);
         } else {
             exchange_reject(x, REJECT_UPSTREAM_FAILED, NULL, (struct slice){NULL, 0});
@@ -149,14 +149,14 @@ bool attempt_repick(struct exchange *x)
         x->exclude = excluded;
         decision_disarm(&l->asker);
         if (rc == 0)
-            exchange_release(l, &other);
+            exchange_release(x, &other);
         return false;
     }
     decision_keep(&l->asker, x);
     x->retried_busy = true;
     stat_add(&l->stats.retries[RETRY_BUSY], 1);
     detach(x);
-    exchange_release(l, &x->reservation);
+    exchange_release(x, &x->reservation);
     x->reservation = other;
     attempt_start(x);
     return true;

@@ -193,8 +193,12 @@ void body_prefix(struct exchange *x)
     const struct proxy *p = x->lane->proxy;
     bool whole = x->complete && x->body_base == 0;
 
-    if (!plan_route(x->plan, x->route)->reads_work)
+    if (!plan_route(x->plan, x->route)->reads_work) {
+        /* The tenant pays for the answer that is expected. */
+        if (x->route->queue.by_tenant)
+            sched_lore_prepare(p->lore, &x->f);
         return;
+    }
     /* A second thought about the same request has them already. */
     size_t max = MIN(buf_len(&x->body) / PREFIX_BLOCK_BYTES, (size_t)PEEK_BLOCKS_MAX);
     if (!x->blocks && max && whole && p->lore_pages && x->f.prompt_bytes >= PREFIX_BLOCK_BYTES &&

@@ -210,7 +210,7 @@ void exchange_granted(struct loop_job *j)
         exchange_move(x, X_ENDED);
         list_del(&x->node);
         list_add(&l->dead_exchanges, &x->node);
-        exchange_release(l, &x->reservation);
+        exchange_release(x, &x->reservation);
         return;
     }
     BUG_ON(x->state != X_QUEUE || !x->reservation.cell);

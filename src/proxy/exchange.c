@@ -79,17 +79,18 @@ void exchange_drop_head(struct exchange *x)
     x->method_len = x->path_len = x->rid_len = 0;
 }
 
-void exchange_release(struct lane *l, struct reservation *r)
+void exchange_release(struct exchange *x, struct reservation *r)
 {
     bool shared = sched_shares_devices(r);
+    tenant_settle(x, r);
     struct cell *cell = sched_release(r);
 
     if (!cell)
         return;
     if (shared) /* others have more room now, too */
-        offer_all(&l->asker);
+        offer_all(&x->lane->asker);
     else
-        offer_cell(&l->asker, cell);
+        offer_cell(&x->lane->asker, cell);
     sched_cell_put(cell);
 }
 
@@ -125,13 +126,14 @@ void exchange_count(struct exchange *x, enum proxy_outcome outcome)
         stats_hist_add(&s->first_byte, proxy_bounds, x->first_byte_ns - x->start_ns);
     if (x->pool)
         stats_hist_add(&s->queue, proxy_bounds, queued);
+    tenant_leave(x, queued);
 }
 
 /* @return false when another thread has granted it already, so that it cannot be freed yet. */
 static bool leave_queue(struct exchange *x)
 {
     pthread_mutex_lock(&x->pool->lock);
-    bool queued = x->waiter.node.at != 0;
+    bool queued = x->waiter.queued;
     if (queued)
         sched_pool_cancel(x->pool->sched, &x->waiter);
     pool_leave(&x->lane->asker, x->pool);
@@ -188,7 +190,7 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
         if (outcome == OUTCOME_OK)
             sched_work_end(l->proxy->lore, &x->reservation, &x->f, &x->reader.usage,
                            loop_now(l->loop));
-        exchange_release(l, &x->reservation);
+        exchange_release(x, &x->reservation);
     }
     client_after(c, fate);
 }
@@ -311,6 +313,8 @@ size_t exchange_begin(struct client *c, const struct http1_head *h, const char *
         x->route = route;
         why = x->route ? route_features(x, h, &fields, &param, &detail) : REJECT_ROUTE_NOT_FOUND;
     }
+    if (!why)
+        why = tenant_enter(x);
     if (!why)
         why = early(x, &param, &detail);
     if (!why && !body_begin(x, fields.content_type))
@@ -563,7 +567,7 @@ void exchange_fini(struct lane *l)
         exchange_end(container_of(n, struct exchange, node), OUTCOME_CLIENT_GONE, FATE_ABORT);
     weir_list_foreach_safe (n, &l->orphans) {
         struct exchange *x = container_of(n, struct exchange, node);
-        exchange_release(l, &x->reservation);
+        exchange_release(x, &x->reservation);
         list_del(&x->node);
         list_add(&l->dead_exchanges, &x->node);
     }

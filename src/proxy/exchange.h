@@ -85,7 +85,8 @@ struct exchange {
     struct plan *plan;         /**< the configuration it goes by, to its end */
     const struct route *route; /**< NULL before it matched */
     struct pool *pool;
-    struct target *target; /**< while it has an endpoint */
+    const struct plan_tenant *tenant_of; /**< whose it is; NULL: nobody told */
+    struct target *target;               /**< while it has an endpoint */
     struct upstream *up;
     enum exchange_state state;
 
@@ -96,7 +97,8 @@ struct exchange {
     uint32_t rid_at, rid_len;         /**< X-Request-Id, in head */
     uint32_t upgrade_at, upgrade_len; /**< protocols the client offers to switch to, in head */
     struct features f;
-    char version[64], tenant[64], named[PEEK_TEXT_MAX]; /**< what f's slices point to */
+    char version[64], tenant[TENANT_NAME_MAX],
+        named[PEEK_TEXT_MAX]; /**< what f's slices point to */
     struct scan *scan;
     enum http1_framing framing;
     uint64_t body_left; /**< of Content-Length, not received yet */
@@ -322,8 +324,8 @@ void exchange_timeout(struct exchange *x);
 void exchange_decide(struct exchange *x);
 /** The grant of another thread arrived. */
 void exchange_granted(struct loop_job *j);
-/** Drop a reservation and offer the room. */
-void exchange_release(struct lane *l, struct reservation *r);
+/** Drop a reservation for x, its own or one that was not used, and offer the room. */
+void exchange_release(struct exchange *x, struct reservation *r);
 void exchange_sweep(struct lane *l);
 /** Free what waits for grants that will not come, once the loops stand still. */
 void exchange_fini(struct lane *l);
@@ -455,6 +457,14 @@ struct error_answer {
 };
 /** A whole answer into out. */
 void error_write(struct buf *out, const struct error_answer *e);
+
+/* tenant.c */
+/** Whose request it is, by its features; counts it. @return REJECT_NONE, or REJECT_RATE_LIMITED. */
+enum rejection tenant_enter(struct exchange *x);
+/** It is answered: count what it used. @param queued_ns its wait. Harmless without a tenant. */
+void tenant_leave(struct exchange *x, uint64_t queued_ns);
+/** Set right what the tenant was charged for this reservation; before it is released. */
+void tenant_settle(struct exchange *x, struct reservation *r);
 
 /* judge.c */
 /** A connection to the endpoint of x failed. */

@@ -142,6 +142,9 @@ struct proxy {
     uint32_t n_series;             /**< given out; 0 = of requests without a route */
     _Atomic uint32_t n_pools_seen; /**< pool_list up to here may be read without the lock */
 
+    struct tenant_account **accounts; /**< the first one is of those not listed */
+    _Atomic uint32_t n_accounts;      /**< up to here they may be read without the lock */
+
     atomic_uint n_waiting; /**< pools with waiters */
 
     atomic_uint lanes_draining;

@@ -70,6 +70,73 @@ const struct model_config *plan_alias(const struct plan *n, struct slice name)
     return found ? found->model : NULL;
 }
 
+/* ---- tenants ---- */
+
+static int account_get(struct proxy *p, struct slice name, struct tenant_account **out)
+{
+    uint32_t n = atomic_load_explicit(&p->n_accounts, memory_order_relaxed);
+
+    for (uint32_t i = 1; i < n; i++)
+        if (slice_eq(p->accounts[i]->name, name)) {
+            *out = p->accounts[i];
+            return 0;
+        }
+    if (n == ACCOUNTS_MAX)
+        return WEIR_E_FULL;
+    struct tenant_account *a = mem_zalloc(p->mem, sizeof(*a) + name.n);
+    if (!a)
+        return WEIR_E_NOMEM;
+    if (name.n)
+        memcpy(a + 1, name.p, name.n);
+    a->name = slice_of((const char *)(a + 1), name.n);
+    p->accounts[n] = a;
+    atomic_store_explicit(&p->n_accounts, n + 1, memory_order_release);
+    *out = a;
+    return 0;
+}
+
+static int tenant_order(const void *a, const void *b)
+{
+    return slice_cmp(((const struct plan_tenant *)a)->config.name,
+                     ((const struct plan_tenant *)b)->config.name);
+}
+
+static int tenants_init(struct plan *n, struct proxy *p)
+{
+    const struct routing *r = n->routing;
+    int rc = 0;
+
+    if (!p->accounts)
+        p->accounts = mem_array(p->mem, ACCOUNTS_MAX, sizeof(struct tenant_account *));
+    n->tenants = mem_array(p->mem, r->n_tenants + 1, sizeof(*n->tenants));
+    if (!n->tenants || !p->accounts)
+        return WEIR_E_NOMEM;
+    struct plan_tenant *others = &n->tenants[r->n_tenants];
+    others->config = (struct tenant_config){.name = SLICE("other"), .weight = WEIGHT_ONE};
+    if (p->n_accounts)
+        others->account = p->accounts[0];
+    else
+        rc = account_get(p, others->config.name, &others->account);
+    for (uint32_t i = 0; rc == 0 && i < r->n_tenants; i++) {
+        n->tenants[i].config = r->tenants[i];
+        rc = account_get(p, r->tenants[i].name, &n->tenants[i].account);
+    }
+    if (rc)
+        return rc;
+    n->n_tenants = r->n_tenants;
+    qsort(n->tenants, n->n_tenants, sizeof(*n->tenants), tenant_order);
+    return 0;
+}
+
+const struct plan_tenant *plan_tenant(const struct plan *n, struct slice name)
+{
+    const struct plan_tenant key = {.config = {.name = name}};
+    const struct plan_tenant *found =
+        n->n_tenants ? bsearch(&key, n->tenants, n->n_tenants, sizeof(key), tenant_order) : NULL;
+
+    return found ? found : &n->tenants[n->n_tenants];
+}
+
 /* ---- tracks ---- */
 
 static int
@@ -153,6 +220,8 @@ int plan_new(struct proxy *p, const struct proxy_options *o, struct plan **out)
     }
     if (!rc)
         rc = aliases_init(n, p->mem);
+    if (!rc)
+        rc = tenants_init(n, p);
     if (!rc && o->admin_token) {
         n->admin_token = mem_strdup(p->mem, slice_str(o->admin_token));
         rc = n->admin_token ? 0 : WEIR_E_NOMEM;
@@ -180,6 +249,7 @@ void plan_free(struct plan *n)
         explicit_bzero(n->admin_token, strlen(n->admin_token));
     mem_free(mem, n->admin_token);
     mem_free(mem, n->aliases);
+    mem_free(mem, n->tenants);
     mem_free(mem, n->routes);
     mem_free(mem, n->users);
     mem_free(mem, n->leaves);

@@ -24,7 +24,11 @@ struct pool;
 struct proxy;
 struct proxy_options;
 
-enum { TRACKS_MAX = 8192 /* different routes since the start */ };
+enum {
+    TRACKS_MAX = 8192, /* different routes since the start */
+    ACCOUNTS_MAX =
+        4096, /* tenants named by configurations since the start, and one for the others */
+};
 
 /** One route through all configurations that have it: its pools and counters. Never freed before the proxy. */
 struct track {
@@ -66,6 +70,21 @@ struct plan_leave {
 
 struct policy_copy;
 
+/** One name in the metrics: a tenant that some configuration named, or all others. Never freed before the proxy. */
+struct tenant_account {
+    struct slice name;               /**< owned text */
+    atomic_uint inflight;            /**< requests waiting or being answered */
+    atomic_ullong requests, refused; /**< ended, and of them by max_in_flight */
+    atomic_ullong input, output;     /**< tokens, as the answers say */
+    atomic_ullong queued_ns;
+};
+
+/** A tenant of this configuration. */
+struct plan_tenant {
+    struct tenant_config config;
+    struct tenant_account *account;
+};
+
 struct plan {
     struct list node; /**< in proxy.left */
     struct proxy *proxy;
@@ -73,6 +92,8 @@ struct plan {
     struct plan_route *routes;     /**< beside routing->routes */
     struct alias *aliases;         /**< sorted by name, without duplicates */
     uint32_t n_aliases;
+    struct plan_tenant *tenants; /**< sorted by name; one more behind them for those not listed */
+    uint32_t n_tenants;
     uint32_t connections_max; /**< client connections of the process */
     bool access_log;          /**< its requests are written there */
     char *admin_token;        /**< owned; NULL = none */
@@ -97,6 +118,8 @@ static inline const struct plan_route *plan_route(const struct plan *n, const st
 }
 /** The model an alias stands for, or NULL. */
 const struct model_config *plan_alias(const struct plan *n, struct slice name);
+/** Who that is: a listed tenant, or the one for all others. */
+const struct plan_tenant *plan_tenant(const struct plan *n, struct slice name);
 /** The plan in use; valid to the end of the lane's callback. */
 const struct plan *plan_now(const struct proxy *p);
 /** The same for a request: valid until plan_put(). */

@@ -171,6 +171,29 @@ static void describe(const struct proxy *p, struct proxy_series *series)
     }
 }
 
+static int read_tenants(struct proxy *p, const struct mem *mem, struct proxy_stats *out)
+{
+    uint32_t n = atomic_load_explicit(&p->n_accounts, memory_order_acquire);
+
+    out->tenants = mem_array(mem, MAX(n, 1u), sizeof(*out->tenants));
+    if (!out->tenants)
+        return WEIR_E_NOMEM;
+    out->n_tenants = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tenant_account *a = p->accounts[i];
+        out->tenants[i] = (struct proxy_tenant){
+            .name = a->name,
+            .inflight = atomic_load_explicit(&a->inflight, memory_order_relaxed),
+            .requests = atomic_load_explicit(&a->requests, memory_order_relaxed),
+            .refused = atomic_load_explicit(&a->refused, memory_order_relaxed),
+            .input_tokens = atomic_load_explicit(&a->input, memory_order_relaxed),
+            .output_tokens = atomic_load_explicit(&a->output, memory_order_relaxed),
+            .queued_ns = atomic_load_explicit(&a->queued_ns, memory_order_relaxed),
+        };
+    }
+    return 0;
+}
+
 int proxy_stats_read(struct proxy *p, const struct mem *mem, struct proxy_stats *out)
 {
     *out = (struct proxy_stats){0};
@@ -188,11 +211,15 @@ int proxy_stats_read(struct proxy *p, const struct mem *mem, struct proxy_stats 
         for (uint32_t i = 0; i < n; i++)
             add_series(&out->series[i], &p->lanes[l].stats, i);
     }
-    return 0;
+    int rc = read_tenants(p, mem, out);
+    if (rc)
+        proxy_stats_fini(out, mem);
+    return rc;
 }
 
 void proxy_stats_fini(struct proxy_stats *s, const struct mem *mem)
 {
     mem_free(mem, s->series);
+    mem_free(mem, s->tenants);
     *s = (struct proxy_stats){0};
 }

@@ -100,6 +100,12 @@ struct proxy_series {
     uint64_t usage_unknown; /**< good answers of a known operation that do not say what they used */
 };
 
+/** One tenant that some configuration named; the first is of all others. */
+struct proxy_tenant {
+    struct slice name;
+    uint64_t inflight, requests, refused, input_tokens, output_tokens, queued_ns;
+};
+
 struct proxy_stats {
     uint64_t rejections[REJECT_COUNT];
     uint64_t retries[RETRY_COUNT];
@@ -113,6 +119,8 @@ struct proxy_stats {
     uint64_t upstream_connections; /**< made, ever */
     struct proxy_series *series;   /**< owned; those with a pool or a count */
     uint32_t n_series;
+    struct proxy_tenant *tenants; /**< owned */
+    uint32_t n_tenants;
 };
 
 /** Merge all loops. Free with proxy_stats_fini(). Thread: any. */

@@ -175,6 +175,7 @@ struct cell *sched_release(struct reservation *r)
 
     if (!c)
         return NULL;
+    BUG_ON(r->charge.tenant);
     sched_trial_over(r);
     lower(&c->prefill_tokens, r->prefill_tokens);
     drop_promise(r);

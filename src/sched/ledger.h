@@ -11,6 +11,14 @@
 #include "model/features_t.h"
 
 struct sched_rates;
+struct sched_tenant;
+
+/** What the tenant of a request was charged for it (sched/tenants.h). Zeroed = nothing. */
+struct sched_charge {
+    struct sched_tenant *tenant; /**< NULL = not charged */
+    uint64_t input, output;      /**< tokens */
+    uint32_t weight;
+};
 
 /** One raised reservation; embed it in the request. Zeroed = none. Holds a reference on the cell. */
 struct reservation {
@@ -35,6 +43,8 @@ struct reservation {
     uint32_t expected_step_us;
     uint32_t cache_blocks; /**< prefix blocks that its endpoint can keep; 0 = not known */
     bool unnoted;          /**< the prefix index does not know of it yet */
+    struct sched_charge
+        charge; /**< what its tenant was charged; sched_pool_settle() before the release */
 };
 
 /**

@@ -12,7 +12,6 @@ enum {
     OFFER_DEPTH = 64,     /* waiters looked at in one offer */
     LATE_DEPTH = 4096,    /* waiters looked at to tell whether a deadline can be met */
     RESERVE_ATTEMPTS = 8, /* picks that may lose their place to another thread */
-    CLASS_AGED = 0,       /* above all classes: who has aged through them */
 };
 
 struct sched_pool {
@@ -36,43 +35,10 @@ struct sched_pool {
     uint64_t least_total; /* smallest memory of a member; 0 = one did not say */
     uint32_t tasks;       /* that every member does */
     bool any_loading;     /* some member's engine is still loading a model */
-    struct heap queue;    /* best waiter on top */
-    struct heap risers;   /* the same waiters but those aged to the end, by rise_ns */
-    uint64_t arrivals;
+    struct sched_queue queue;
     struct sched_drain drain; /* how fast the queue is served */
     uint64_t seen_ns;         /* the newest time that a caller told */
 };
-
-static const struct sched_waiter *waiter_of(const struct heap_node *node)
-{
-    return container_of(node, struct sched_waiter, node);
-}
-
-static bool before(const struct heap_node *x, const struct heap_node *y)
-{
-    const struct sched_waiter *a = waiter_of(x);
-    const struct sched_waiter *b = waiter_of(y);
-    /* No deadline is later than any. */
-    uint64_t a_deadline = a->features->deadline_ns - 1;
-    uint64_t b_deadline = b->features->deadline_ns - 1;
-
-    if (a->class_now != b->class_now)
-        return a->class_now < b->class_now;
-    /* Nothing that comes later stands before these, so each is served after those that came before it. */
-    if (a->class_now == CLASS_AGED)
-        return a->order < b->order;
-    if (a->tenant_tokens != b->tenant_tokens)
-        return a->tenant_tokens < b->tenant_tokens;
-    if (a_deadline != b_deadline)
-        return a_deadline < b_deadline;
-    return a->order < b->order;
-}
-
-static bool rises_before(const struct heap_node *x, const struct heap_node *y)
-{
-    return container_of(x, struct sched_waiter, rise)->rise_ns <
-           container_of(y, struct sched_waiter, rise)->rise_ns;
-}
 
 int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out)
 {
@@ -87,15 +53,14 @@ int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out)
     p->n_labels = o->n_labels;
     p->lore = o->lore;
     p->reads_work = sched_policy_reads_work(o->policy);
-    heap_init(&p->queue, o->mem, before);
-    heap_init(&p->risers, o->mem, rises_before);
-    int rc = sched_state_new(o->mem, &p->state);
+    int rc = sched_queue_init(&p->queue, o->mem);
+    p->queue.age_ns = o->queue->age_ns;
+    if (rc == 0)
+        rc = sched_state_new(o->mem, &p->state);
     if (rc == 0)
         sched_state_policy(p->state, o->policy);
     if (rc == 0)
-        rc = heap_reserve(&p->queue, o->queue->size);
-    if (rc == 0)
-        rc = heap_reserve(&p->risers, o->queue->size);
+        rc = sched_queue_reserve(&p->queue, o->queue->size, o->queue->by_tenant);
     if (rc) {
         sched_pool_free(p);
         return rc;
@@ -135,8 +100,7 @@ void sched_pool_free(struct sched_pool *p)
     BUG_ON(p->queue.n != 0);
     drop_members(p);
     sched_state_free(p->state);
-    heap_fini(&p->queue);
-    heap_fini(&p->risers);
+    sched_queue_fini(&p->queue);
     mem_free(p->mem, p);
 }
 
@@ -167,10 +131,8 @@ int sched_pool_reconfigure(struct sched_pool *p,
                            const struct policy *policy,
                            const struct route_queue *queue)
 {
-    int rc = heap_reserve(&p->queue, queue->size);
-    if (rc == 0)
-        rc = heap_reserve(&p->risers, queue->size);
     struct sched_mirror *mirror = NULL;
+    int rc = sched_queue_reserve(&p->queue, queue->size, queue->by_tenant);
     if (rc == 0)
         rc = make_mirror(p, policy, p->candidates, p->n, &mirror);
     if (rc)
@@ -187,6 +149,7 @@ int sched_pool_reconfigure(struct sched_pool *p,
     p->mirror = mirror;
     p->policy = policy;
     p->options = *queue;
+    p->queue.age_ns = queue->age_ns;
     p->reads_work = sched_policy_reads_work(policy);
     for (uint32_t i = 0; i < p->n; i++) {
         p->memo[i].key = 0;
@@ -445,24 +408,6 @@ static int pick_and_reserve(struct sched_pool *p,
     return WEIR_E_AGAIN;
 }
 
-static void age(struct sched_pool *p, uint64_t now_ns)
-{
-    for (;;) {
-        struct heap_node *top = heap_top(&p->risers);
-        struct sched_waiter *w = top ? container_of(top, struct sched_waiter, rise) : NULL;
-        if (!w || w->rise_ns > now_ns)
-            return;
-        w->class_now--;
-        heap_update(&p->queue, &w->node);
-        w->rise_ns = w->rise_ns > UINT64_MAX - p->options.age_ns ? UINT64_MAX
-                                                                 : w->rise_ns + p->options.age_ns;
-        if (w->class_now == CLASS_AGED)
-            heap_remove(&p->risers, &w->rise);
-        else
-            heap_update(&p->risers, &w->rise);
-    }
-}
-
 static bool any_room(const struct sched_pool *p, const struct sched_scratch *scratch)
 {
     const struct sched_row *rows = scratch->mirrored ? p->mirror->rows : scratch->rows;
@@ -524,17 +469,16 @@ static bool serve(struct sched_pool *p,
 static struct sched_waiter *
 first_served(struct sched_pool *p, struct sched_scratch *scratch, const struct grant *g)
 {
-    struct heap_node *aside[OFFER_DEPTH];
+    struct sched_waiter *aside[OFFER_DEPTH];
     struct sched_waiter *found = NULL;
     struct hopeless hopeless = {0};
     uint32_t n = 0;
 
-    age(p, g->now_ns);
+    sched_queue_age(&p->queue, g->now_ns);
     if (!any_room(p, scratch))
         return NULL;
-    while (n < OFFER_DEPTH && heap_top(&p->queue)) {
-        struct heap_node *top = heap_top(&p->queue);
-        struct sched_waiter *w = container_of(top, struct sched_waiter, node);
+    while (n < OFFER_DEPTH && sched_queue_first(&p->queue)) {
+        struct sched_waiter *w = sched_queue_first(&p->queue);
         if (!hopeless_too(p, &hopeless, w->features)) {
             if (serve(p, w, scratch, g)) {
                 found = w;
@@ -543,12 +487,32 @@ first_served(struct sched_pool *p, struct sched_scratch *scratch, const struct g
             if (within_context(p, w->features) && (!w->exclude || w->exclude->n == 0))
                 hopeless = (struct hopeless){w->features, sched_need_of(w->features)};
         }
-        heap_remove(&p->queue, top);
-        aside[n++] = top;
+        sched_queue_aside(&p->queue, w);
+        aside[n++] = w;
     }
     while (n > 0)
-        BUG_ON(heap_push(&p->queue, aside[--n]) != 0); /* the room was theirs */
+        sched_queue_back(&p->queue, aside[--n]);
     return found;
+}
+
+/* It is sent: its tenant pays. */
+static void charge(struct sched_pool *p,
+                   struct sched_tenant *who,
+                   const struct features *f,
+                   struct reservation *r)
+{
+    sched_tenants_charge(&p->queue.tenants, who, f, &r->charge);
+    sched_queue_moved(&p->queue, who);
+}
+
+void sched_pool_settle(struct sched_pool *p, struct reservation *r, uint64_t input, uint64_t output)
+{
+    struct sched_tenant *who = r->charge.tenant;
+
+    if (!who)
+        return;
+    sched_tenants_settle(&p->queue.tenants, &r->charge, input, output);
+    sched_queue_moved(&p->queue, who);
 }
 
 int sched_pool_admit(struct sched_pool *p,
@@ -570,7 +534,10 @@ int sched_pool_admit(struct sched_pool *p,
         *d = (struct decision){.row = DECISION_NOBODY};
         return WEIR_E_AGAIN;
     }
-    return pick_and_reserve(p, f, exclude, now_ns, seed, scratch, r, chosen, d);
+    int rc = pick_and_reserve(p, f, exclude, now_ns, seed, scratch, r, chosen, d);
+    if (rc == 0)
+        charge(p, sched_tenants_find(&p->queue.tenants, f), f, r);
+    return rc;
 }
 
 /*
@@ -589,10 +556,13 @@ static bool too_late(const struct sched_pool *p, const struct sched_waiter *w, u
     uint64_t places = sched_drain_places(&p->drain, now_ns, deadline - now_ns);
     if (p->queue.n < places)
         return false; /* even the last one is served in time */
-    for (uint32_t i = 0; ahead < places && i < p->queue.n && i < LATE_DEPTH; i++) {
-        const struct sched_waiter *other = waiter_of(p->queue.slots[i]);
+    uint32_t looked = 0;
+    weir_list_foreach (at, &p->queue.all) {
+        const struct sched_waiter *other = container_of(at, struct sched_waiter, all);
         struct hopeless h = {other->features, sched_need_of(other->features)};
-        if (before(p->queue.slots[i], &w->node) && (!other->exclude || other->exclude->n == 0) &&
+        if (ahead >= places || looked++ == LATE_DEPTH)
+            break;
+        if (sched_queue_surely_before(other, w) && (!other->exclude || other->exclude->n == 0) &&
             hopeless_too(p, &h, w->features))
             ahead++;
     }
@@ -601,41 +571,36 @@ static bool too_late(const struct sched_pool *p, const struct sched_waiter *w, u
 
 int sched_pool_enqueue(struct sched_pool *p, struct sched_waiter *w, uint64_t now_ns)
 {
-    uint8_t class = w->features->priority;
-
-    BUG_ON(w->node.at != 0 || w->rise.at != 0 || w->reservation->cell);
+    BUG_ON(w->reservation->cell);
     if (p->queue.n >= p->options.size)
         return WEIR_E_FULL;
-    if (class == 0)
-        class = PRIORITY_DEFAULT;
-    w->class_now = MIN(class, (uint8_t)PRIORITY_LOWEST);
-    w->arrived_ns = now_ns;
-    w->order = p->arrivals++;
-    w->rise_ns = now_ns + p->options.age_ns;
+    sched_queue_prepare(&p->queue, w, now_ns);
+    if (!sched_queue_has_place(&p->queue, w, p->options.size))
+        return WEIR_E_FULL;
     if (too_late(p, w, now_ns))
         return WEIR_E_TIMEOUT;
     p->seen_ns = now_ns;
     if (p->queue.n == 0)
         sched_drain_begin(&p->drain, now_ns);
-    BUG_ON(heap_push(&p->queue, &w->node) != 0);
-    if (p->options.age_ns != 0)
-        BUG_ON(heap_push(&p->risers, &w->rise) != 0);
+    sched_queue_put(&p->queue, w);
     if (p->queue.n == 1)
         hint(p->candidates, p->n, true);
     return 0;
 }
 
-void sched_pool_cancel(struct sched_pool *p, struct sched_waiter *w)
+static void leave(struct sched_pool *p, struct sched_waiter *w, bool served, uint64_t now_ns)
 {
-    if (w->node.at == 0)
-        return;
-    heap_remove(&p->queue, &w->node);
-    if (w->rise.at != 0)
-        heap_remove(&p->risers, &w->rise);
+    sched_queue_take(&p->queue, w, served, now_ns);
     if (p->queue.n == 0) {
         hint(p->candidates, p->n, false);
         sched_drain_end(&p->drain, p->seen_ns);
     }
+}
+
+void sched_pool_cancel(struct sched_pool *p, struct sched_waiter *w)
+{
+    if (w->queued)
+        leave(p, w, false, p->seen_ns);
 }
 
 struct sched_waiter *sched_pool_offer(struct sched_pool *p,
@@ -652,7 +617,8 @@ struct sched_waiter *sched_pool_offer(struct sched_pool *p,
     struct sched_waiter *w = first_served(p, scratch, &grant);
     if (w) {
         sched_drain_served(&p->drain, now_ns);
-        sched_pool_cancel(p, w);
+        charge(p, w->tenant, w->features, w->reservation);
+        leave(p, w, true, now_ns);
     }
     return w;
 }

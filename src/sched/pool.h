@@ -4,10 +4,8 @@
  * caller holds the pool's lock around every call, and does no I/O, logging or allocation inside it
  * (only sched_pool_refresh() allocates).
  *
- * Queue order: priority class, then the tenant with the smallest token counter, then earliest deadline, then arrival.
- * Ageing lifts a waiter one class per age_ns; who has aged through all of them (after class x age_ns) comes before all
- * others, by arrival alone, so that neither deadlines nor tenants of newcomers can hold it back for ever. Capacity belongs to endpoints, waiting to pools: when an endpoint gets
- * room, its pools with waiters are offered it in rotation (proxy/offer.h), one lock at a time.
+ * Queue order: sched/queue.h. Capacity belongs to endpoints, waiting to pools: when an endpoint gets room, its pools with
+ * waiters are offered it in rotation (proxy/offer.c), one lock at a time.
  */
 #ifndef WEIR_SCHED_POOL_H
 #define WEIR_SCHED_POOL_H
@@ -16,7 +14,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/heap.h"
 #include "base/mem.h"
 #include "model/decision_t.h"
 #include "model/features_t.h"
@@ -24,26 +21,9 @@
 #include "model/snapshot_t.h"
 #include "sched/ledger.h"
 #include "sched/pick.h"
+#include "sched/queue.h"
 
 struct sched_pool;
-
-/**
- * One waiting request; embed it, zeroed. The caller sets the first four before sched_pool_enqueue(); features, exclude
- * and reservation must outlive the wait. The rest belongs to the pool.
- */
-struct sched_waiter {
-    const struct features *features;
-    const struct sched_exclude *exclude; /**< may be NULL */
-    struct reservation *reservation;     /**< filled by the grant */
-    uint64_t tenant_tokens; /**< the tenant's counter when it came; 0 without tenants */
-    struct heap_node node;  /**< in the queue while at != 0 */
-    struct heap_node
-        rise; /**< in the heap of those that rise, likewise; not in it once aged to the end */
-    uint64_t arrived_ns;
-    uint64_t order;    /**< arrival number */
-    uint8_t class_now; /**< after ageing; 0 = aged to the end */
-    uint64_t rise_ns;  /**< when it rises next */
-};
 
 struct sched_pool_options {
     const struct mem *mem;
@@ -119,6 +99,16 @@ struct sched_waiter *sched_pool_offer(struct sched_pool *p,
                                       uint64_t seed,
                                       struct sched_scratch *scratch,
                                       struct member *chosen);
+
+/**
+ * The request of this reservation is over, or leaves its endpoint: set right what its tenant was charged, before the
+ * reservation is released. Harmless when nothing was charged.
+ * @param input, output tokens as used; 0 = nothing was done for it; UINT64_MAX: as was expected. Cost: O(log tenants).
+ */
+void sched_pool_settle(struct sched_pool *p,
+                       struct reservation *r,
+                       uint64_t input,
+                       uint64_t output);
 
 uint32_t sched_pool_waiting(const struct sched_pool *p);
 /** Seconds after which a request that found the queue full should come back (sched/drain.h). */

@@ -128,7 +128,7 @@ static void ask(struct world *w)
 {
     struct request *q = &w->q[next(w) % REQUESTS];
 
-    if (q->r.cell || q->w.node.at)
+    if (q->r.cell || q->w.queued)
         return;
     *q = (struct request){.f = {.model = RIG_MODEL}};
     uint8_t bits = next(w);
@@ -156,8 +156,11 @@ static void ask(struct world *w)
     q->f.deadline_ns = next(w);
     if (q->f.deadline_ns > 1)
         q->f.deadline_ns = w->rig.now + q->f.deadline_ns * NS_PER_MS;
-    q->w = (struct sched_waiter){
-        .features = &q->f, .exclude = &q->x, .reservation = &q->r, .tenant_tokens = next(w) & 3};
+    static const struct slice tenants[] = {{NULL, 0}, SLICE("a"), SLICE("b"), SLICE("c")};
+    uint8_t tenant = next(w);
+    q->f.tenant = tenants[tenant & 3];
+    q->f.tenant_weight = (tenant >> 2) * 100u;
+    q->w = (struct sched_waiter){.features = &q->f, .exclude = &q->x, .reservation = &q->r};
     FUZZ_CHECK(mirror_differs(&w->mirror, &w->rig, &q->f) == 0);
     int rc = sched_pool_admit(w->rig.pool, &q->f, &q->x, w->rig.now, w->rig.seed++, &w->rig.scratch,
                               &q->r, &w->rig.chosen, &w->rig.d);
@@ -167,7 +170,7 @@ static void ask(struct world *w)
         check_choice(w, q);
     else if (rc == WEIR_E_AGAIN) {
         rc = sched_pool_enqueue(w->rig.pool, &q->w, w->rig.now);
-        FUZZ_CHECK((rc == 0) == (q->w.node.at != 0));
+        FUZZ_CHECK((rc == 0) == q->w.queued);
         FUZZ_CHECK(rc == 0 || rc == WEIR_E_FULL || (rc == WEIR_E_TIMEOUT && q->f.deadline_ns != 0));
     }
 }
@@ -180,7 +183,7 @@ static void offer(struct world *w)
     if (!got)
         return;
     struct request *q = container_of(got, struct request, w);
-    FUZZ_CHECK(q->w.node.at == 0 && q->w.rise.at == 0);
+    FUZZ_CHECK(!q->w.queued && q->w.rise.at == 0);
     check_choice(w, q);
 }
 
@@ -220,6 +223,7 @@ static void touch(struct world *w)
         }
         break;
     default:
+        sched_pool_settle(w->rig.pool, &q->r, next(w), next(w) & 1 ? UINT64_MAX : 0);
         rig_end(&q->r);
         break;
     }
@@ -234,6 +238,7 @@ static void reconfigure(struct world *w)
     RIG_MUST(sched_policy_named(slice_str(sched_policy_name(next(w) % n)), &w->rig.policy));
     w->rig.queue.size = 1 + next(w) % QUEUE;
     w->rig.queue.age_ns = (uint64_t)next(w) * NS_PER_MS;
+    w->rig.queue.by_tenant = w->rig.queue.size & 1;
     RIG_MUST(sched_pool_reconfigure(w->rig.pool, &w->rig.policy, &w->rig.queue));
 }
 
@@ -307,6 +312,7 @@ static uint64_t play(const uint8_t *data, size_t size)
     }
     for (uint32_t i = 0; i < REQUESTS; i++) {
         sched_pool_cancel(w.rig.pool, &w.q[i].w);
+        sched_pool_settle(w.rig.pool, &w.q[i].r, UINT64_MAX, 0);
         rig_end(&w.q[i].r);
     }
     check_ledger(&w);

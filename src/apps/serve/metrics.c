@@ -154,6 +154,37 @@ static void put_tokens(const struct proxy_stats *s, struct buf *out)
     }
 }
 
+/* Those that a configuration named, and all others as one: what clients send makes no series. */
+static void put_tenants(const struct proxy_stats *s, struct buf *out)
+{
+    static const struct {
+        const char *name, *help;
+        bool is_gauge;
+    } families[] = {
+        {"weir_tenant_requests_total", "Requests of a tenant that ended.", false},
+        {"weir_tenant_refused_total", "Requests above a tenant's max_in_flight.", false},
+        {"weir_tenant_input_tokens_total", "Prompt tokens of a tenant, as answers say.", false},
+        {"weir_tenant_output_tokens_total", "Generated tokens of a tenant, as answers say.", false},
+        {"weir_tenant_queue_seconds_total", "Time that its requests waited in the gateway.", false},
+        {"weir_tenant_in_flight", "Requests of a tenant that wait or are answered.", true},
+    };
+
+    for (unsigned k = 0; k < ARRAY_LEN(families); k++) {
+        if (families[k].is_gauge)
+            gauge(out, families[k].name, families[k].help);
+        else
+            counter(out, families[k].name, families[k].help);
+        for (uint32_t i = 0; i < s->n_tenants; i++) {
+            const struct proxy_tenant *t = &s->tenants[i];
+            struct prom_label label = {"tenant", t->name};
+            const double values[ARRAY_LEN(families)] = {
+                (double)t->requests,      (double)t->refused,         (double)t->input_tokens,
+                (double)t->output_tokens, (double)t->queued_ns / 1e9, (double)t->inflight};
+            wire_prom_sample(out, families[k].name, &label, 1, values[k]);
+        }
+    }
+}
+
 static void put_pools(const struct proxy_stats *s, struct buf *out)
 {
     gauge(out, "weir_queue_length", "Requests waiting in the gateway.");
@@ -494,6 +525,7 @@ void metrics_render(const struct metrics_input *in, struct buf *out)
     put_requests(in->stats, out);
     put_times(in->stats, out);
     put_tokens(in->stats, out);
+    put_tenants(in->stats, out);
     put_pools(in->stats, out);
     put_endpoints(in, out);
     put_batches(in, out);

@@ -42,6 +42,7 @@ static const char help[] =
     "  --noise P            standard deviation of reported numbers, of their value (0)\n"
     "  --queue N            places in Weir's queue (1024)\n"
     "  --queue-timeout D    longest wait there (60s)\n"
+    "  --one-tenant         the queue does not tell tenants apart\n"
     "  --oracle             the scheduler is told the length of every answer: a bound, not a "
     "policy\n"
     "  --saturation         find the lowest rate at which less than 90 % of the requests meet the "
@@ -87,6 +88,7 @@ static const struct option options[] = {
     {"--noise", SHARE, RUN(noise)},
     {"--queue", COUNT, RUN(queue_size)},
     {"--queue-timeout", DURATION, RUN(queue_timeout_ns)},
+    {"--one-tenant", FLAG, RUN(one_tenant)},
     {"--oracle", FLAG, RUN(oracle)},
     {"--saturation", FLAG, COMMAND(saturation)},
     {"--untimed", FLAG, COMMAND(untimed)},

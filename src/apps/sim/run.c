@@ -90,8 +90,10 @@ static void job_over(struct sim_world *w, struct sim_job *j, enum sim_end end)
         w->o->progress(w->o->ctx, w->done, w->o->trace->n);
 }
 
-static void release(struct sim_world *w, struct sim_job *j)
+/* @param input, output as used. */
+static void release(struct sim_world *w, struct sim_job *j, uint64_t input, uint64_t output)
 {
+    sched_pool_settle(w->pool, &j->reservation, input, output);
     struct cell *c = sched_release(&j->reservation);
 
     BUG_ON(!c);
@@ -132,7 +134,7 @@ static void on_progress(void *ctx, struct engine_request *r, uint64_t at_ns, boo
     k->preemptions += r->preemptions;
     job_over(w, j, SIM_OK);
     /* job_over() gave j back, but nobody takes it before the engine is done: arrivals are events of their own. */
-    release(w, j);
+    release(w, j, r->prompt_tokens, r->output_tokens);
 }
 
 void sim_run_engine(struct sim_world *w, struct sim_worker *k)
@@ -162,7 +164,7 @@ static void send(struct sim_world *w, struct sim_job *j, uint32_t slot)
     int rc = engine_submit(k->engine, w->queue.now_ns, &j->request);
     if (rc) {
         job_over(w, j, SIM_MEMORY);
-        release(w, j);
+        release(w, j, 0, 0);
         return;
     }
     if (!k->advancing)

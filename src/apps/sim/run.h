@@ -22,6 +22,7 @@ struct sim_options {
     uint64_t seed;
     double rate_scale; /**< requests come so many times as fast as in the trace */
     bool jitter;       /**< spread within the trace's slot */
+    bool one_tenant;   /**< the queue does not tell tenants apart */
     bool oracle; /**< the scheduler is told the length of every answer: a bound, nothing to run */
     uint32_t
         closed; /**< so many clients, each with one request at a time, instead of the trace's times; 0 = open */

@@ -232,8 +232,10 @@ static int start(struct sim_world *w)
 {
     const struct sim_options *o = w->o;
     const struct fleet_options fleet = {.mem = o->mem, .n_sources = 1};
-    const struct route_queue queue = {
-        .size = o->queue_size, .timeout_ns = o->queue_timeout_ns, .age_ns = 10 * NS_PER_S};
+    const struct route_queue queue = {.size = o->queue_size,
+                                      .timeout_ns = o->queue_timeout_ns,
+                                      .age_ns = 10 * NS_PER_S,
+                                      .by_tenant = o->trace->n_tenants > 0 && !o->one_tenant};
 
     /* Four events of each worker and the tick; jobs add theirs as they are made. */
     int rc = des_queue_reserve(&w->queue, 4 * w->n_workers + 1);

@@ -7,6 +7,7 @@
 #include "base/bug.h"
 #include "base/heap.h"
 #include "base/map.h"
+#include "base/pairing.h"
 #include "base/prng.h"
 #include "heap_mem.h"
 
@@ -92,6 +93,55 @@ static void heap_gives_keys_in_order_after_removals(void **state)
     assert_int_equal(heap.live, 0);
 }
 
+struct paired {
+    struct pairing_node node;
+    uint32_t key;
+    bool in;
+};
+
+static bool pair_before(const struct pairing_node *a, const struct pairing_node *b)
+{
+    return container_of(a, struct paired, node)->key < container_of(b, struct paired, node)->key;
+}
+
+/* Pushes and removals of any node, in any order: the top is always the least of those that are in. */
+static void pairing_heap_has_the_least_on_top(void **state)
+{
+    (void)state;
+    static struct paired items[200];
+    struct prng r = {11};
+    struct pairing h = {0};
+
+    for (uint32_t step = 0; step < 20000; step++) {
+        struct paired *it = &items[prng_below(&r, ARRAY_LEN(items))];
+        if (step % 5 == 0 && h.top)
+            it = container_of(h.top, struct paired, node);
+        if (it->in) {
+            pairing_remove(&h, &it->node, pair_before);
+        } else {
+            it->key = (uint32_t)prng_below(&r, 50);
+            pairing_push(&h, &it->node, pair_before);
+        }
+        it->in = !it->in;
+        uint32_t least = UINT32_MAX;
+        for (uint32_t i = 0; i < ARRAY_LEN(items); i++)
+            if (items[i].in && items[i].key < least)
+                least = items[i].key;
+        assert_int_equal(h.top ? container_of(h.top, struct paired, node)->key : UINT32_MAX, least);
+    }
+    /* One that only grew is taken apart in order. */
+    h = (struct pairing){0};
+    for (uint32_t i = 0; i < ARRAY_LEN(items); i++) {
+        items[i].key = (i * 77) % 200;
+        pairing_push(&h, &items[i].node, pair_before);
+    }
+    for (uint32_t i = 0; i < ARRAY_LEN(items); i++) {
+        assert_int_equal(container_of(h.top, struct paired, node)->key, i);
+        pairing_remove(&h, h.top, pair_before);
+    }
+    assert_null(h.top);
+}
+
 static void arena_keeps_its_cap_and_frees_all(void **state)
 {
     (void)state;
@@ -144,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(map_agrees_with_an_array),
         cmocka_unit_test(heap_gives_keys_in_order_after_removals),
+        cmocka_unit_test(pairing_heap_has_the_least_on_top),
         cmocka_unit_test(arena_keeps_its_cap_and_frees_all),
         cmocka_unit_test(cut_gives_every_piece_once),
         cmocka_unit_test(secrets_are_equal_only_when_whole),

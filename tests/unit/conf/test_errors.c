@@ -30,8 +30,14 @@ static void keys(void **state)
          "w.yaml:4:3: models.a: is given twice; first in line 2\n"},
         {"gpu_weights: {A100: 1, a100: 2}\n",
          "w.yaml:1:24: gpu_weights.a100: is given twice; first in line 1\n"},
-        {"tenants: {}\n",
-         "w.yaml:1:1: tenants: is not supported yet in this version; leave it out\n"},
+        {"autoscale: {}\n",
+         "w.yaml:1:1: autoscale: is not supported yet in this version; leave it out\n"},
+        {"tenants: {a: {keys: x}}\n", "w.yaml:1:15: tenants.a.keys: is not supported yet in this "
+                                      "version; leave it out\n"},
+        {"tenants: {a: {weight: 0}}\n", "w.yaml:1:23: tenants.a.weight: \"0\" is too small; the "
+                                        "least is 0.01\n"},
+        {"tenants: {a: {wieght: 2}}\n",
+         "w.yaml:1:15: unknown key \"wieght\" in tenants.a; did you mean \"weight\"?\n"},
         {"listeners: [{tls: {cert: 'file:x'}}]\n",
          "w.yaml:1:19: listeners[0].tls.key: is missing\n"},
         {"listeners: [{tls: {cert: x, key: 'file:k'}}]\n",

@@ -11,12 +11,11 @@ struct request {
     struct sched_waiter w;
 };
 
-static void ask(struct request *q, uint8_t priority, uint64_t deadline_ns, uint64_t tenant_tokens)
+static void ask(struct request *q, uint8_t priority, uint64_t deadline_ns)
 {
     *q = (struct request){
         .f = {.model = RIG_MODEL, .priority = priority, .deadline_ns = deadline_ns}};
-    q->w = (struct sched_waiter){
-        .features = &q->f, .reservation = &q->r, .tenant_tokens = tenant_tokens};
+    q->w = (struct sched_waiter){.features = &q->f, .reservation = &q->r};
 }
 
 static struct request *offer(struct rig *r)
@@ -83,30 +82,28 @@ static void a_pool_with_labels_has_only_members_that_have_them(void **state)
     rig_close(&r);
 }
 
-static void order_is_class_tenant_deadline_arrival(void **state)
+static void order_is_class_deadline_arrival(void **state)
 {
     (void)state;
     struct rig r;
     struct reservation busy;
-    struct request q[7];
-    static const int want[] = {5, 3, 4, 2, 1, 0, 6};
+    struct request q[5];
+    static const int want[] = {3, 2, 1, 0, 4};
 
     open_busy(&r, &busy);
-    ask(&q[0], 5, 0, 10);
-    ask(&q[1], 5, r.now + 900, 10);
-    ask(&q[2], 5, r.now + 800, 10);
-    ask(&q[3], 5, 0, 3);
-    ask(&q[4], 5, 0, 3);
-    ask(&q[5], 2, 0, 99);
-    ask(&q[6], 5, 0, 10);
-    for (int i = 0; i < 7; i++) {
+    ask(&q[0], 5, 0);
+    ask(&q[1], 5, r.now + 900);
+    ask(&q[2], 5, r.now + 800);
+    ask(&q[3], 2, 0);
+    ask(&q[4], 5, 0);
+    for (int i = 0; i < 5; i++) {
         assert_int_equal(rig_admit(&r, &q[i].r), WEIR_E_AGAIN);
         assert_int_equal(sched_pool_enqueue(r.pool, &q[i].w, r.now), 0);
         assert_null(offer(&r));
     }
-    assert_int_equal(sched_pool_waiting(r.pool), 7);
+    assert_int_equal(sched_pool_waiting(r.pool), 5);
     struct reservation *running = &busy;
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 5; i++) {
         struct request *got = next(&r, running);
         assert_ptr_equal(got, &q[want[i]]);
         running = &got->r;
@@ -126,7 +123,7 @@ static void ageing_ends_starvation(void **state)
     uint64_t begun;
 
     open_busy(&r, &busy);
-    ask(&old, 9, 0, 0);
+    ask(&old, 9, 0);
     assert_int_equal(sched_pool_enqueue(r.pool, &old.w, r.now), 0);
     begun = r.now;
     struct reservation *running = &busy;
@@ -134,7 +131,7 @@ static void ageing_ends_starvation(void **state)
     int served = 0;
     /* Every second a new request of class 1 comes and one ends: without ageing class 9 never runs. */
     while (got != &old && served < 200) {
-        ask(&fresh[served], 1, 0, 0);
+        ask(&fresh[served], 1, 0);
         assert_int_equal(sched_pool_enqueue(r.pool, &fresh[served].w, r.now), 0);
         got = next(&r, running);
         assert_non_null(got);
@@ -153,7 +150,7 @@ static void ageing_ends_starvation(void **state)
 }
 
 /*
- * Whatever else comes, of any class, tenant and deadline: a waiter of class c is served at the latest as the (n + 1)th
+ * Whatever else comes, of any class and deadline: a waiter of class c is served at the latest as the (n + 1)th
  * after c x age, n being how many waited when it came. And as long as none aged to the end, the order is that of classes.
  */
 static void nobody_starves(void **state)
@@ -179,7 +176,7 @@ static void nobody_starves(void **state)
         for (uint64_t burst = prng_next(&random) % 13; burst > 0 && came < N; burst--) {
             uint8_t class = (uint8_t)(came % 10 == 0 ? 9 : 1 + prng_next(&random) % 3);
             bool hurried = class < 9 && prng_next(&random) % 2;
-            ask(&q[came], class, hurried ? r.now + 3600 * NS_PER_S : 0, prng_next(&random) % 3);
+            ask(&q[came], class, hurried ? r.now + 3600 * NS_PER_S : 0);
             bound[came].from = r.now + class * r.queue.age_ns;
             bound[came].left = sched_pool_waiting(r.pool);
             bound[came].waits = true;
@@ -217,11 +214,11 @@ static void deadlines_of_newcomers_do_not_starve(void **state)
 
     open_busy(&r, &busy);
     uint64_t begun = r.now;
-    ask(&old, 3, 0, 7);
+    ask(&old, 3, 0);
     assert_int_equal(sched_pool_enqueue(r.pool, &old.w, r.now), 0);
     struct reservation *running = &busy;
     for (int i = 0; i < 200 && got != &old; i++) {
-        ask(&fresh[i], 1, r.now + 60 * NS_PER_S, 0);
+        ask(&fresh[i], 1, r.now + 60 * NS_PER_S);
         assert_int_equal(sched_pool_enqueue(r.pool, &fresh[i].w, r.now), 0);
         got = next(&r, running);
         running = &got->r;
@@ -247,14 +244,14 @@ static void what_cannot_be_in_time_is_refused(void **state)
 
     open_busy(&r, &busy);
     struct reservation *running = &busy;
-    ask(&late, 5, r.now, 0);
+    ask(&late, 5, r.now);
     assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), WEIR_E_TIMEOUT); /* passed */
     for (int i = 0; i < 20; i++) {
-        ask(&q[i], 5, r.now + 1, 0);
+        ask(&q[i], 5, r.now + 1);
         q[i].f.deadline_ns = 0;
         assert_int_equal(sched_pool_enqueue(r.pool, &q[i].w, r.now), 0);
     }
-    ask(&late, 5, r.now + 1, 0); /* a nanosecond, but nothing is known yet of the rate */
+    ask(&late, 5, r.now + 1); /* a nanosecond, but nothing is known yet of the rate */
     assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
     sched_pool_cancel(r.pool, &late.w);
     for (int i = 0; i < 10; i++) {
@@ -264,20 +261,20 @@ static void what_cannot_be_in_time_is_refused(void **state)
     /* Ten wait, without deadline: one that has a deadline stands before them. */
     assert_int_equal(sched_pool_waiting(r.pool), 10);
     assert_int_equal(sched_pool_retry_after_s(r.pool, r.now), 5);
-    ask(&late, 5, r.now + HALF - 1, 0);
+    ask(&late, 5, r.now + HALF - 1);
     assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), WEIR_E_TIMEOUT);
-    assert_int_equal(late.w.node.at, 0);
-    ask(&late, 5, r.now + HALF, 0);
+    assert_int_equal(late.w.queued, false);
+    ask(&late, 5, r.now + HALF);
     assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
     sched_pool_cancel(r.pool, &late.w);
     /* In a lower class it is the eleventh. */
-    ask(&late, 6, r.now + 11 * HALF - 1, 0);
+    ask(&late, 6, r.now + 11 * HALF - 1);
     assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), WEIR_E_TIMEOUT);
-    ask(&late, 6, r.now + 11 * HALF, 0);
+    ask(&late, 6, r.now + 11 * HALF);
     assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
     sched_pool_cancel(r.pool, &late.w);
     /* Those before it that want more than it does are no reason: it may be served before them. */
-    ask(&late, 6, r.now + 11 * HALF - 1, 0);
+    ask(&late, 6, r.now + 11 * HALF - 1);
     for (int i = 10; i < 20; i++)
         q[i].f.output_tokens = 4000;
     assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
@@ -287,7 +284,7 @@ static void what_cannot_be_in_time_is_refused(void **state)
     /* Others will serve it: what was measured is forgotten. */
     rig_add(&r, 1, "max_concurrency=1 health_status=loading");
     rig_refresh(&r);
-    ask(&late, 6, r.now + 1, 0);
+    ask(&late, 6, r.now + 1);
     assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
     sched_pool_cancel(r.pool, &late.w);
     for (struct request *got; (got = next(&r, running));)
@@ -309,22 +306,22 @@ static void nobody_jumps_the_queue_but_the_unfitting_do_not_block(void **state)
     rig_refresh(&r);
     r.f.required_bytes = 8 * GIB;
     assert_int_equal(rig_admit(&r, &held), 0);
-    ask(&big, 1, 0, 0);
+    ask(&big, 1, 0);
     big.f.required_bytes = 8 * GIB;
     assert_int_equal(sched_pool_enqueue(r.pool, &big.w, r.now), 0);
     assert_null(offer(&r));
     /* Memory for the big one is taken, a place is free: a small newcomer passes. */
-    ask(&first, 9, 0, 0);
+    ask(&first, 9, 0);
     first.f.required_bytes = GIB;
     assert_int_equal(
         sched_pool_admit(r.pool, &first.f, NULL, r.now, 1, &r.scratch, &first.r, &r.chosen, &r.d),
         0);
     /* Now the small one ends while another small one waits: the newcomer waits behind it. */
-    ask(&late, 5, 0, 0);
+    ask(&late, 5, 0);
     late.f.required_bytes = GIB;
     assert_int_equal(sched_pool_enqueue(r.pool, &late.w, r.now), 0);
     rig_end(&first.r);
-    ask(&first, 1, 0, 0);
+    ask(&first, 1, 0);
     first.f.required_bytes = GIB;
     assert_int_equal(
         sched_pool_admit(r.pool, &first.f, NULL, r.now, 1, &r.scratch, &first.r, &r.chosen, &r.d),
@@ -353,12 +350,12 @@ static void offers_look_64_deep_and_keep_places(void **state)
     r.f.required_bytes = 8 * GIB;
     assert_int_equal(rig_admit(&r, &held), 0);
     for (int i = 0; i < 70; i++) {
-        ask(&big[i], 5, 0, 0);
+        ask(&big[i], 5, 0);
         /* Rising needs, so that each is judged on its own. */
         big[i].f.required_bytes = 8 * GIB - (uint64_t)i;
         assert_int_equal(sched_pool_enqueue(r.pool, &big[i].w, r.now), 0);
     }
-    ask(&small, 5, 0, 0);
+    ask(&small, 5, 0);
     assert_int_equal(sched_pool_enqueue(r.pool, &small.w, r.now), 0);
     assert_null(offer(&r));
     for (int i = 0; i < 7; i++)
@@ -385,7 +382,7 @@ static void cancel_limits_and_hints(void **state)
     r.queue.size = 3;
     assert_int_equal(sched_pool_reconfigure(r.pool, &r.policy, &r.queue), 0);
     for (int i = 0; i < 4; i++) {
-        ask(&q[i], 5, 0, 0);
+        ask(&q[i], 5, 0);
         assert_int_equal(sched_pool_enqueue(r.pool, &q[i].w, r.now), i < 3 ? 0 : WEIR_E_FULL);
     }
     assert_int_equal(atomic_load(&c->waiting_pools), 1);
@@ -539,7 +536,7 @@ static void the_hot_path_does_not_allocate(void **state)
     open_busy(&r, &busy);
     r.heap.fail_at = 1;
     for (int i = 0; i < 512; i++) {
-        ask(&q[i], (uint8_t)(1 + i % 9), 0, 0);
+        ask(&q[i], (uint8_t)(1 + i % 9), 0);
         assert_int_equal(rig_admit(&r, &q[i].r), WEIR_E_AGAIN);
         assert_int_equal(sched_pool_enqueue(r.pool, &q[i].w, r.now), 0);
         r.now += NS_PER_MS * 100;
@@ -564,7 +561,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pool_with_labels_has_only_members_that_have_them),
-        cmocka_unit_test(order_is_class_tenant_deadline_arrival),
+        cmocka_unit_test(order_is_class_deadline_arrival),
         cmocka_unit_test(ageing_ends_starvation),
         cmocka_unit_test(nobody_starves),
         cmocka_unit_test(deadlines_of_newcomers_do_not_starve),

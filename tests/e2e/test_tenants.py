@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants: who waits is served by what its tenant used, and nobody has more under way than it may."""
+import json
+import threading
+
+import pytest
+
+import weir_harness as h
+
+USAGE = {"prompt_tokens": 30, "completion_tokens": 20, "total_tokens": 50}
+
+
+class Steps:
+    """A behaviour that answers one request for each release of `go`; `served` names them in the order they came."""
+
+    def __init__(self):
+        self.go = threading.Semaphore(0)
+        self.served = []
+
+    def __call__(self, conn, request):
+        self.served.append(request.json().get("name"))
+        assert self.go.acquire(timeout=4 * h.PATIENCE), "no step came"
+        conn.respond(200, {"choices": [], "usage": USAGE})
+
+
+def send(weir, name, tenant):
+    c = h.RawClient(weir.data)
+    c.request(body={"model": "m", "name": name}, headers={"X-Tenant-Id": tenant})
+    return c
+
+
+def status(client):
+    r = client.response()
+    client.close()
+    return r.status
+
+
+@pytest.mark.sanitize
+@pytest.mark.race
+@pytest.mark.parametrize("trust", [["tenant"], []])
+def test_who_floods_waits_for_itself(start_weir, upstream, trust):
+    steps = Steps()
+    weir = start_weir({"routes": [{"trust": trust, "queue": {"age": "24h"}}], "tenants": {"flood": {}}})
+    up = upstream(steps, name="u")
+    weir.register(up, max_concurrency=1)
+    clients = [send(weir, "running", "flood")]
+    up.wait_hits(1)
+    for i, name in enumerate(["flood0", "flood1", "flood2", "calm0", "calm1"]):
+        clients.append(send(weir, name, name[:-1]))
+        h.wait_until(lambda n=i + 1: weir.metrics().sum("weir_queue_length") == n, f"{name} to wait")
+    steps.go.release(6)
+    assert [status(c) for c in clients] == [200] * 6
+    # calm comes first, because what runs is charged to flood; then both in turn, who came first before.
+    assert steps.served == (["running", "calm0", "flood0", "calm1", "flood1", "flood2"] if trust else
+                            ["running", "flood0", "flood1", "flood2", "calm0", "calm1"])
+    # Those that the configuration does not name are one.
+    m = weir.metrics()
+    for tenant, n in (("flood", 4), ("other", 2)) if trust else (("flood", 0), ("other", 0)):
+        assert m.value("weir_tenant_requests_total", tenant=tenant) == n
+        assert m.value("weir_tenant_input_tokens_total", tenant=tenant) == 30 * n
+        assert m.value("weir_tenant_output_tokens_total", tenant=tenant) == 20 * n
+        assert m.value("weir_tenant_in_flight", tenant=tenant) == 0
+
+
+@pytest.mark.sanitize
+def test_a_tenant_has_no_more_under_way_than_it_may(start_weir, upstream):
+    steps = Steps()
+    config = {"routes": [{"trust": ["tenant"]}], "tenants": {"small": {"max_in_flight": 2}}}
+    weir = start_weir(config)
+    up = upstream(steps, name="u")
+    weir.register(up)
+    clients = [send(weir, "a", "small"), send(weir, "b", "small")]
+    up.wait_hits(2)
+    r = weir.chat(headers={"X-Tenant-Id": "small"})
+    assert r.error() == (429, "rate_limited") and int(r.header("Retry-After")) >= 1
+    # Neither other tenants nor requests without one are held back.
+    clients += [send(weir, "c", "large"), send(weir, "d", "")]
+    up.wait_hits(4)
+    # A client that leaves gives its place back.
+    clients[0].close()
+    h.wait_until(lambda: weir.metrics().value("weir_tenant_in_flight", tenant="small") == 1, "it to be gone")
+    clients[0] = send(weir, "e", "small")
+    up.wait_hits(5)
+    # Another limit counts at once, and those under way are still counted.
+    config["tenants"]["small"]["max_in_flight"] = 3
+    assert weir.admin_http("POST", "/api/v1/config/apply", json.dumps(config)).status == 200
+    clients.append(send(weir, "f", "small"))
+    up.wait_hits(6)
+    assert weir.chat(headers={"X-Tenant-Id": "small"}).error() == (429, "rate_limited")
+    steps.go.release(6)
+    assert {status(c) for c in clients} == {200}
+    m = weir.metrics()
+    assert m.value("weir_tenant_refused_total", tenant="small") == 2
+    assert m.value("weir_tenant_in_flight", tenant="small") == 0
