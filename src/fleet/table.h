@@ -44,6 +44,7 @@ enum sample_rank { SAMPLE_SCRAPED, SAMPLE_METADATA, SAMPLE_TYPED };
 /** One endpoint: what all sources say about one (scheme, host, port). */
 struct entry {
     struct list records; /**< never empty while the entry is in the table */
+    struct list stale;   /**< in fleet.stale: the newest snapshot shows it as it was */
     struct slice address_key;
     struct fleet_address *address;
     struct cell *cell;
@@ -71,6 +72,7 @@ struct entry {
 
 struct slot {
     struct entry *entry; /**< NULL: free */
+    struct shown *shown; /**< in the newest snapshot; NULL: not in it */
     uint32_t generation; /**< given out last */
 };
 
@@ -113,7 +115,9 @@ struct fleet {
     struct slab address_slab;
     struct cell_home home;
     bool dirty;
+    struct list stale; /**< entries */
     struct built *newest;
+    struct shown *retired, *retired_last; /**< by last_seq */
 };
 
 /** Deep copy with metadata read. WEIR_E_INVALID, WEIR_E_FULL (too much text), WEIR_E_NOMEM. */
@@ -134,6 +138,10 @@ void fleet_free_built(struct fleet *f, struct built *b);
 
 /** An entry with its first cell, in the table but without records. WEIR_E_FULL, WEIR_E_NOMEM. */
 int fleet_entry_new(struct fleet *f, struct slice key, struct entry **out) MUST_CHECK;
+/** The next snapshot shows it anew. */
+void fleet_entry_stale(struct fleet *f, struct entry *e);
+/** The same, and there has to be one. */
+void fleet_entry_changed(struct fleet *f, struct entry *e);
 /** Its last record is gone. */
 void fleet_entry_remove(struct fleet *f, struct entry *e);
 /** By its current generation, or NULL. */

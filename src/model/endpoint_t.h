@@ -126,6 +126,7 @@ struct endpoint {
     const struct kv *metadata; /**< all of it, as it came */
     uint32_t n_metadata;
     uint16_t source; /**< index of the first source that describes it */
+    uint64_t seq;    /**< of the first snapshot that shows it as it is here */
 };
 
 /** Does it have all of these labels? Cost: n x its labels. */
