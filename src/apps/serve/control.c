@@ -128,10 +128,8 @@ static int on_sample(void *ctx, uint16_t source, struct slice key, const struct 
  */
 static void settle_synced(struct control *c)
 {
-    bool unasked = c->prober && prober_unasked(c->prober) > 0;
-
     for (uint16_t i = 0; i < c->n_sources; i++) {
-        if (!c->told[i] || (unasked && i != c->source_registry))
+        if (!c->told[i] || (i != c->source_registry && c->prober && prober_unasked(c->prober)))
             continue;
         c->told[i] = false;
         fleet_synced(c->fleet, i);
@@ -181,6 +179,13 @@ static bool build_and_swap(struct control *c)
     return true;
 }
 
+static bool in_use(void *ctx, const struct snapshot *s)
+{
+    struct control *c = ctx;
+
+    return s == c->snapshot || (c->proxy && proxy_snapshot_in_use(c->proxy, s));
+}
+
 void control_publish(struct control *c)
 {
     /* Only when the prober knows the new endpoints can it say whether all were asked; that may change "synced". */
@@ -190,7 +195,8 @@ void control_publish(struct control *c)
     if (fleet_dirty(c->fleet) && !build_and_swap(c))
         return;
     loop_timer_cancel(&c->build);
-    changes_look(&c->changes, c->snapshot, loop_now(c->loop), c->admin);
+    fleet_reclaim(c->fleet, in_use, c);
+    changes_follow(&c->changes, c->snapshot, loop_now(c->loop), c->admin);
     for (uint16_t i = 0; i < c->n_sources; i++) {
         if (c->pending_since_ns[i])
             c->sources[i].delay_seconds = (double)(loop_clock() - c->pending_since_ns[i]) / 1e9;
@@ -201,13 +207,6 @@ void control_publish(struct control *c)
 static void on_build(struct loop_timer *t)
 {
     control_publish(container_of(t, struct control, build));
-}
-
-static bool in_use(void *ctx, const struct snapshot *s)
-{
-    struct control *c = ctx;
-
-    return s == c->snapshot || (c->proxy && proxy_snapshot_in_use(c->proxy, s));
 }
 
 static void on_reclaim(struct loop_timer *t)
@@ -297,7 +296,7 @@ static void on_health(
         fleet_probe(c->fleet, slot, generation, verdict == PROBE_OK, loop_now(c->loop));
     if ((int)after == before)
         return;
-    changes_look(&c->changes, c->snapshot, loop_now(c->loop), c->admin);
+    changes_of(&c->changes, m, loop_now(c->loop), c->admin);
     if (after == HEALTH_UP) {
         log_info("control", "endpoint %.*s is up", SLICE_ARG(m->endpoint->id));
         if (c->proxy)
