@@ -143,7 +143,7 @@ static void remove_record(struct fleet *f, struct record *r, uint64_t now_ns)
         if (e->has_sample && e->sample_rank != SAMPLE_SCRAPED && e->sample_source == r->source)
             forget_sample(f, e, now_ns);
     }
-    fleet_record_free(r);
+    fleet_record_put(r);
 }
 
 /* Reports go on where the last record of this key stood. */
@@ -189,7 +189,7 @@ static void replace_record(
     } else {
         offer_metadata(f, e, r, newer, now_ns);
     }
-    fleet_record_free(old);
+    fleet_record_put(old);
 }
 
 int fleet_upsert(struct fleet *f, uint16_t source, const struct instance *i, uint64_t now_ns)
@@ -238,7 +238,7 @@ out:
         fleet_entry_remove(f, made);
     if (fresh)
         fleet_cell_drop(f, fresh);
-    fleet_record_free(r);
+    fleet_record_put(r);
     return rc;
 }
 
@@ -538,7 +538,7 @@ static void free_records(struct fleet *f)
             list_del(&r->in_entry);
             if (list_empty(&r->entry->records))
                 fleet_entry_remove(f, r->entry);
-            fleet_record_free(r);
+            fleet_record_put(r);
         }
         map_fini(&f->records[i]);
     }

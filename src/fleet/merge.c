@@ -229,9 +229,53 @@ static int merge(struct arena *a, const struct entry *e, struct endpoint *out)
     return rc;
 }
 
+/* One source, as for nearly all of them: nothing is to be merged, and no text copied. */
+static int show_record(struct shown *s, const struct entry *e, struct record *r)
+{
+    const struct instance *i = &r->i;
+    struct endpoint *out = &s->endpoint;
+
+    out->devices = i->devices;
+    out->n_devices = i->n_devices;
+    bool all_known = true;
+    for (uint32_t k = 0; k < i->n_devices; k++) {
+        first_slice(&out->gpu_type, i->devices[k].type);
+        out->memory_total_bytes += i->devices[k].memory_total_bytes;
+        all_known = all_known && i->devices[k].memory_total_bytes;
+    }
+    if (!all_known)
+        out->memory_total_bytes = 0;
+    merge_values(e, out);
+    out->services = i->services;
+    out->n_services = i->n_services;
+    if (i->n_services)
+        out->service = i->services[0];
+    out->labels = i->labels;
+    out->n_labels = i->n_labels;
+    out->metadata = i->metadata;
+    out->n_metadata = i->n_metadata;
+    s->record = r;
+    r->refs++;
+    if (i->n_models == 0)
+        return merge_models(&s->arena, e, out);
+    out->models = i->models;
+    out->n_models = i->n_models;
+    return 0;
+}
+
+static int fill(struct shown *s, const struct entry *e)
+{
+    struct record *first = container_of(e->records.next, struct record, in_entry);
+
+    return e->records.next == e->records.prev && first->plain ? show_record(s, e, first)
+                                                              : merge(&s->arena, e, &s->endpoint);
+}
+
 static int find_models(const struct fleet *f, struct shown *s)
 {
-    struct known_model **known = arena_array(&s->arena, s->endpoint.n_models, sizeof(*known));
+    struct known_model **known = s->endpoint.n_models <= 1
+                                     ? &s->one
+                                     : arena_array(&s->arena, s->endpoint.n_models, sizeof(*known));
 
     if (!known)
         return WEIR_E_NOMEM;
@@ -244,6 +288,14 @@ static int find_models(const struct fleet *f, struct shown *s)
     return 0;
 }
 
+static void drop(const struct fleet *f, struct shown *s)
+{
+    if (s->record)
+        fleet_record_put(s->record);
+    arena_fini(&s->arena);
+    mem_free(f->mem, s);
+}
+
 int fleet_shown_new(struct fleet *f, const struct entry *e, struct shown **out)
 {
     struct shown *s = mem_zalloc(f->mem, sizeof(*s));
@@ -251,7 +303,7 @@ int fleet_shown_new(struct fleet *f, const struct entry *e, struct shown **out)
     if (!s)
         return WEIR_E_NOMEM;
     arena_init(&s->arena, f->mem, SIZE_MAX / 2);
-    int rc = merge(&s->arena, e, &s->endpoint);
+    int rc = fill(s, e);
     /* A model last seen long ago comes back without an update when the source that vetoed it leaves. */
     if (rc == 0)
         rc = fleet_note_models(f, s->endpoint.models, s->endpoint.n_models);
@@ -261,8 +313,7 @@ int fleet_shown_new(struct fleet *f, const struct entry *e, struct shown **out)
     if (rc == 0)
         rc = fleet_bind_devices(f, e->cell, &s->endpoint);
     if (rc) {
-        arena_fini(&s->arena);
-        mem_free(f->mem, s);
+        drop(f, s);
         return rc;
     }
     s->cell = e->cell;
@@ -274,8 +325,7 @@ int fleet_shown_new(struct fleet *f, const struct entry *e, struct shown **out)
 void fleet_shown_free(struct fleet *f, struct shown *s)
 {
     fleet_cell_drop(f, s->cell);
-    arena_fini(&s->arena);
-    mem_free(f->mem, s);
+    drop(f, s);
 }
 
 void fleet_shown_retire(struct fleet *f, struct shown *s)

@@ -10,10 +10,13 @@
 
 struct shown {
     struct cell *cell;          /**< holds a reference */
-    struct known_model **known; /**< its models, while it is enabled; in arena */
+    struct known_model **known; /**< its models, while it is enabled: `one`, or in arena */
+    struct known_model *one;
     uint32_t n_known;
     struct endpoint endpoint;
-    struct arena arena;   /**< all it points to */
+    struct record
+        *record; /**< whose text is shown as it is, with a reference; NULL: all is in arena */
+    struct arena arena;
     uint64_t last_seq;    /**< when retired: no later snapshot has it */
     struct shown *next;   /**< retired after it; during a build: made before it */
     struct shown *before; /**< during a build: what it stands in for, or NULL */

@@ -16,7 +16,9 @@ struct record {
     struct list in_entry; /**< of one entry, by source, then arrival */
     struct entry *entry;
     uint16_t source;
-    struct arena arena; /**< all text and arrays below, and the record itself is freed with it */
+    bool plain;         /**< nothing is said twice in it */
+    uint32_t refs;      /**< the table's, and of what is shown of it */
+    struct arena arena; /**< all text and arrays below */
     struct instance
         i; /**< metadata keys of the contract already merged in where a typed field was not set */
     struct slice address; /**< key in fleet.entries */
@@ -125,7 +127,8 @@ int fleet_record_new(const struct mem *mem,
                      uint16_t source,
                      const struct instance *i,
                      struct record **out) MUST_CHECK;
-void fleet_record_free(struct record *r);
+/** Give up a reference. */
+void fleet_record_put(struct record *r);
 
 /** Key of an address, lower case: "s" or "p", port, host. @param out at least ADDRESS_KEY_MAX bytes. */
 enum { ADDRESS_KEY_MAX = ENDPOINT_TEXT_MAX + 8 };
