@@ -28,6 +28,7 @@ struct source_options {
     uint16_t index;                 /**< of the source in the sink */
     const char *name;               /**< in logs and metrics; borrowed */
     const char *state_file;         /**< NULL: lists are not saved; borrowed */
+    bool whole;                     /**< instances are kept whole even without a state file */
     uint64_t grace_ns;              /**< 0: every removal is believed at once */
     uint32_t hold_percent;          /**< 1 .. 100; 0 = 100 */
     /** Do our own checks of this address pass now? NULL: they do not. */

@@ -380,6 +380,8 @@ int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch *
     curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
     curl_easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
+    /* Most hosts are addresses; a cache of thousands of them is walked whole at each connection. */
+    curl_easy_setopt(t->easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
     curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(o->timeout_ns / NS_PER_MS));
     if (o->connect_ns)
         curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_ns / NS_PER_MS));
