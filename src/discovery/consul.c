@@ -29,8 +29,8 @@ struct health {
     struct source_list list;
     uint64_t index; /* 0: answer at once */
     uint64_t asked_ns;
-    uint32_t n_bad;             /* when it was logged last */
-    struct consul_entry *known; /* of the last answer: hash and key */
+    uint32_t n_bad;            /* when it was logged last */
+    struct consul_seen *known; /* of the last answer */
     uint32_t n_known;
     struct arena arena; /* of known */
 };
@@ -83,11 +83,11 @@ static void remember(struct health *h, const struct consul_answer *answer)
     uint32_t n = 0;
 
     arena_init(&a, loop_mem(), ANSWER_BYTES_MAX);
-    struct consul_entry *known = arena_array(&a, answer->n, sizeof(*known));
+    struct consul_seen *known = arena_array(&a, answer->n, sizeof(*known));
     for (uint32_t i = 0; known && i < answer->n; i++) {
         const struct consul_entry *e = &answer->entries[i];
         known[n].hash = e->hash;
-        n += e->instance.key.n && arena_slice(&a, e->instance.key, &known[n].instance.key) == 0;
+        n += e->instance.key.n && arena_slice(&a, e->instance.key, &known[n].key) == 0;
     }
     arena_fini(&h->arena);
     h->arena = a;

@@ -275,8 +275,8 @@ static uint32_t count(struct slice rest)
     return n;
 }
 
-static const struct consul_entry *
-find(const struct consul_entry *before, uint32_t n, uint32_t *at, uint64_t hash)
+static const struct consul_seen *
+find(const struct consul_seen *before, uint32_t n, uint32_t *at, uint64_t hash)
 {
     for (uint32_t i = *at; i < n && i < *at + NEAR; i++)
         if (before[i].hash == hash) {
@@ -299,7 +299,7 @@ static int read_text(struct arena *a, struct slice text, struct instance *out)
 
 int consul_read(struct arena *a,
                 struct slice body,
-                const struct consul_entry *before,
+                const struct consul_seen *before,
                 uint32_t n_before,
                 struct consul_answer *out)
 {
@@ -319,10 +319,10 @@ int consul_read(struct arena *a,
     while ((more = next_element(&rest, &first, &element)) == 1) {
         struct consul_entry *e = &out->entries[out->n];
         e->hash = hash_slice(element, 0);
-        const struct consul_entry *same = find(before, n_before, &at, e->hash);
+        const struct consul_seen *same = find(before, n_before, &at, e->hash);
         e->same = same != NULL;
         if (same)
-            e->instance.key = same->instance.key;
+            e->instance.key = same->key;
         int rc = same ? 0 : read_text(a, element, &e->instance);
         if (rc && rc != WEIR_E_RANGE)
             return rc;

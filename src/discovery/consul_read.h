@@ -8,6 +8,12 @@
 #include "base/arena.h"
 #include "model/update_t.h"
 
+/** What an answer had, to be recognised in the next. */
+struct consul_seen {
+    uint64_t hash;
+    struct slice key;
+};
+
 struct consul_entry {
     uint64_t hash;            /**< of its text */
     struct instance instance; /**< when it is the same: only its key */
@@ -30,7 +36,7 @@ struct consul_answer {
  */
 int consul_read(struct arena *a,
                 struct slice body,
-                const struct consul_entry *before,
+                const struct consul_seen *before,
                 uint32_t n_before,
                 struct consul_answer *out) MUST_CHECK;
 

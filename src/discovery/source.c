@@ -75,17 +75,19 @@ static int new_held(const struct source_list *l, const struct instance *i, struc
     return 0;
 }
 
-static void stay(struct source *s, struct held *h)
+static void stay(struct source_list *l, struct held *h)
 {
-    s->stats.n_leaving -= h->leaving_ns != 0;
+    l->n_leaving -= h->leaving_ns != 0;
+    l->source->stats.n_leaving -= h->leaving_ns != 0;
     h->leaving_ns = 0;
+    list_del(&h->going); /* missed, and named again */
 }
 
 static void let_go(struct source_list *l, struct held *h)
 {
     struct source *s = l->source;
 
-    stay(s, h);
+    stay(l, h);
     (void)map_del(&l->held, h->key);
     s->stats.n--;
     s->o.sink->remove(s->o.sink->ctx, s->o.index, h->sink_key);
@@ -107,7 +109,7 @@ int source_list_put(struct source_list *l, const struct instance *instance)
     struct held *h;
 
     if (old) {
-        stay(s, old);
+        stay(l, old);
         old->round = l->round;
         if (old->hash == hash && (old->kept || !keeps(s)))
             return 0;
@@ -142,14 +144,6 @@ int source_list_put(struct source_list *l, const struct instance *instance)
         free_held(old);
     statefile_changed(&s->file);
     return 0;
-}
-
-void source_list_remove(struct source_list *l, struct slice key)
-{
-    struct held *h = map_get(&l->held, key);
-
-    if (h)
-        let_go(l, h);
 }
 
 /* --- answers --- */
@@ -217,6 +211,7 @@ void source_list_begin(struct source_list *l)
 {
     l->round++;
     l->in_round = true;
+    l->resumed = false;
 }
 
 void source_list_keep(struct source_list *l, struct slice key)
@@ -225,31 +220,26 @@ void source_list_keep(struct source_list *l, struct slice key)
 
     if (!h)
         return;
-    stay(l->source, h);
+    stay(l, h);
     h->round = l->round;
 }
 
 void source_list_resume(struct source_list *l)
 {
-    source_list_begin(l);
-    map_foreach(e, &l->held)
-    {
-        struct held *h = e->value;
-        if (!h->leaving_ns)
-            h->round = l->round;
-    }
+    l->in_round = l->resumed = true;
 }
 
 void source_list_miss(struct source_list *l, struct slice key)
 {
     struct held *h = map_get(&l->held, key);
 
-    if (h)
-        h->round = l->round - 1;
+    if (h && list_empty(&h->going))
+        list_add(&l->missed, &h->going);
 }
 
 void source_list_abandon(struct source_list *l)
 {
+    BUG_ON(l->resumed);
     l->in_round = false;
 }
 
@@ -266,6 +256,7 @@ static void hold(struct source_list *l, struct held *h)
     if (h->leaving_ns)
         return;
     h->leaving_ns = loop_now(s->o.loop) + s->o.grace_ns;
+    l->n_leaving++;
     s->stats.n_leaving++;
     if (!loop_timer_active(&s->check))
         loop_timer_set(s->o.loop, &s->check, loop_now(s->o.loop) + CHECK_NS);
@@ -281,40 +272,51 @@ static void let_all_go(struct source_list *l, struct list *going)
     }
 }
 
-void source_list_end(struct source_list *l)
+/* Who was not named. After events those are known, and nobody else is looked at. */
+static void gather_missed(struct source_list *l)
 {
-    struct source *s = l->source;
-    uint32_t listed = 0;
-    uint32_t missing = 0;
-    struct list going;
-
-    BUG_ON(!l->in_round);
-    l->in_round = false;
-    map_foreach(e, &l->held)
-    {
-        const struct held *one = e->value;
-        listed += one->leaving_ns == 0;
-        missing += one->round != l->round && one->leaving_ns == 0;
-    }
-    bool mass =
-        s->o.grace_ns && missing && (uint64_t)missing * 100 >= (uint64_t)listed * s->o.hold_percent;
-    if (mass)
-        log_warn("discovery",
-                 "source=%s: %u of %u endpoints of %.*s are gone at once: those that pass our "
-                 "checks stay for up to %" PRIu64 " s",
-                 s->o.name, missing, listed, SLICE_ARG(l->name), s->o.grace_ns / NS_PER_S);
-    list_init(&going);
+    if (l->resumed)
+        return;
     map_foreach(e, &l->held)
     {
         struct held *h = e->value;
-        if (h->round == l->round)
-            continue;
-        if ((mass || h->leaving_ns) && passes(s, h))
-            hold(l, h);
-        else
-            list_add(&going, &h->going);
+        if (h->round != l->round)
+            list_add(&l->missed, &h->going);
     }
-    let_all_go(l, &going);
+}
+
+static bool is_mass(const struct source_list *l)
+{
+    const struct source *s = l->source;
+    uint32_t listed = l->held.n - l->n_leaving;
+    uint32_t missing = 0;
+
+    weir_list_foreach (at, &l->missed)
+        missing += container_of(at, const struct held, going)->leaving_ns == 0;
+    if (!s->o.grace_ns || !missing ||
+        (uint64_t)missing * 100 < (uint64_t)listed * s->o.hold_percent)
+        return false;
+    log_warn("discovery",
+             "source=%s: %u of %u endpoints of %.*s are gone at once: those that pass our checks "
+             "stay for up to %" PRIu64 " s",
+             s->o.name, missing, listed, SLICE_ARG(l->name), s->o.grace_ns / NS_PER_S);
+    return true;
+}
+
+void source_list_end(struct source_list *l)
+{
+    BUG_ON(!l->in_round);
+    gather_missed(l);
+    bool mass = is_mass(l);
+    weir_list_foreach_safe (at, &l->missed) {
+        struct held *h = container_of(at, struct held, going);
+        if (!(mass || h->leaving_ns) || !passes(l->source, h))
+            continue;
+        list_del(&h->going);
+        hold(l, h);
+    }
+    let_all_go(l, &l->missed);
+    l->in_round = l->resumed = false;
     answered(l);
 }
 
@@ -361,6 +363,7 @@ void source_list_init(struct source_list *l, struct source *s, struct slice name
 {
     *l = (struct source_list){.source = s, .name = name};
     map_init(&l->held, loop_mem());
+    list_init(&l->missed);
     list_add(&s->lists, &l->node);
 }
 
@@ -390,7 +393,7 @@ void source_adopt(struct source *to, struct source *from)
         {
             const struct held *h = e->value;
             all_kept = all_kept && h->kept;
-            stay(from, e->value);
+            stay(old, e->value);
             from->stats.n--;
             to->stats.n++;
         }
@@ -430,7 +433,7 @@ void source_list_fini(struct source_list *l)
     map_foreach(e, &l->held)
     {
         struct held *h = e->value;
-        stay(s, h);
+        stay(l, h);
         s->stats.n--;
         s->o.sink->remove(s->o.sink->ctx, s->o.index, h->sink_key);
         free_held(h);

@@ -123,6 +123,7 @@ static int ask(struct engine_reader *r,
                                   .content_type = post ? "application/json" : NULL,
                                   .timeout_ns = r->o.timeout_ns,
                                   .body_max = answer_max,
+                                  .brief = answer_max == HEALTH_ANSWER_MAX,
                                   .done = done,
                                   .ctx = r};
         rc = fetch_start(r->o.fetcher, &o, out);

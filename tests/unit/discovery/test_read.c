@@ -97,11 +97,14 @@ static void consul_entries_that_are_as_they_were_are_not_read_again(void **state
                                  NULL, 0, &first),
                      0);
     assert_int_equal(first.n, 4);
+    struct consul_seen seen[4];
+    for (uint32_t i = 0; i < first.n; i++)
+        seen[i] = (struct consul_seen){first.entries[i].hash, first.entries[i].instance.key};
     /* b has gone, c is another, x is new. */
     assert_int_equal(consul_read(&arena,
                                  SLICE(" [ " ENTRY("a", "1") "," ENTRY("x", "9") "," ENTRY(
                                      "c", "8") "," ENTRY("d", "4") " ] "),
-                                 first.entries, first.n, &next),
+                                 seen, first.n, &next),
                      0);
     static const struct {
         const char *key;
