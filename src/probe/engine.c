@@ -62,9 +62,9 @@ struct engine_reader {
     uint32_t quiet, skipped;
     double start_s;                 /* of the engine's process; 0 = never told */
     struct engine_metrics *last;    /* NULL: none were read; most of a fleet reports itself */
+    struct sample *sample;          /* as told last; NULL: nothing is known */
     struct engine_metrics *partial; /* while its memory is asked for */
     uint64_t last_ns;
-    struct sample sample;
     double ratio;
 };
 
@@ -84,7 +84,7 @@ static void emit(struct engine_reader *r, uint32_t news)
         .kind = r->detected || r->adapter != &engine_generic ? r->adapter->kind : ENGINE_UNKNOWN,
         .models = r->list.list,
         .n_models = r->list.n,
-        .sample = r->sample,
+        .sample = r->sample ? *r->sample : (struct sample){0},
         .prefix_hit_ratio = r->ratio,
         .why = r->why,
     };
@@ -157,7 +157,8 @@ static void forget_last(struct engine_reader *r)
 static void forget_numbers(struct engine_reader *r)
 {
     forget_last(r);
-    r->sample = (struct sample){0};
+    mem_free(loop_mem(), r->sample);
+    r->sample = NULL;
     r->ratio = -1;
 }
 
@@ -385,7 +386,11 @@ static bool take_numbers(struct engine_reader *r, const struct engine_metrics *n
     if (now->known == 0)
         return false;
     uint64_t at = loop_clock();
-    engine_metrics_sample(now, r->last, at - r->last_ns, &r->sample, &r->ratio);
+    if (!r->sample)
+        r->sample = mem_zalloc(loop_mem(), sizeof(*r->sample));
+    if (!r->sample)
+        return false;
+    engine_metrics_sample(now, r->last, at - r->last_ns, r->sample, &r->ratio);
     if (!r->last)
         r->last = mem_alloc(loop_mem(), sizeof(*r->last));
     if (r->last)
@@ -692,7 +697,7 @@ void engine_reader_free(struct engine_reader *r)
     cancel(&r->sign);
     loop_timer_cancel(&r->health_timer);
     loop_timer_cancel(&r->scrape_timer);
-    forget_last(r);
+    forget_numbers(r);
     mem_free(loop_mem(), r->partial);
     arena_fini(&r->arena);
     arena_fini(&r->arena_next);
