@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What other people's registries cost: CPU of `weir serve`, time from a change to its use, memory per endpoint.
 
-usage: bench/discovery.py [--sources nacos-http,nacos-grpc,etcd,kubernetes,consul,file] [--seconds 20]
+usage: build/venv/bin/python bench/discovery.py [--sources nacos-http,nacos-grpc,etcd,kubernetes,consul,file] [--seconds 20]
 
 2,000 endpoints in 50 services change 100 times a second, open loop: half of the changes are weights, the other half leave
 and come back some seconds later. Nacos is Weir's own registry in a process of its own, etcd is etcd; Kubernetes and Consul

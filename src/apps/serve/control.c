@@ -9,12 +9,13 @@
 #include "sched/breaker.h"
 #include "sched/ledger.h"
 
-#define COALESCE_NS (20 * NS_PER_MS)
-#define RECLAIM_NS  (500 * NS_PER_MS)
-#define WATCH_NS    (100 * NS_PER_MS)
-#define REMEMBER_NS (24 * 3600 * NS_PER_S)
+#define COALESCE_NS   (20 * NS_PER_MS)
+#define RECLAIM_NS    (500 * NS_PER_MS)
+#define TRIM_QUIET_NS (1 * NS_PER_S)
+#define WATCH_NS      (100 * NS_PER_MS)
+#define REMEMBER_NS   (24 * 3600 * NS_PER_S)
 
-enum { ENDPOINTS_MAX = 65536 };
+enum { ENDPOINTS_MAX = 65536, TRIM_GROWTH = 256 };
 
 /* The first change after a quiet time is published at the end of this turn; what follows waits for 20 ms to pass. */
 static void schedule_build(struct control *c, uint16_t source)
@@ -209,11 +210,25 @@ static void on_build(struct loop_timer *t)
     control_publish(container_of(t, struct control, build));
 }
 
+/* Lists that brought many endpoints were read in memory that lies free between them now. */
+static void trim_after_growth(struct control *c)
+{
+    uint32_t n = c->snapshot->n_members;
+
+    if (n < c->trimmed_at)
+        c->trimmed_at = n;
+    if (n - c->trimmed_at < TRIM_GROWTH || loop_now(c->loop) - c->built_ns < TRIM_QUIET_NS)
+        return;
+    c->trimmed_at = n;
+    loop_mem_trim();
+}
+
 static void on_reclaim(struct loop_timer *t)
 {
     struct control *c = container_of(t, struct control, reclaim);
 
     fleet_reclaim(c->fleet, in_use, c);
+    trim_after_growth(c);
     loop_timer_set(c->loop, t, loop_now(c->loop) + RECLAIM_NS);
 }
 
