@@ -246,6 +246,9 @@ static int show_record(struct shown *s, const struct entry *e, struct record *r)
     if (!all_known)
         out->memory_total_bytes = 0;
     merge_values(e, out);
+    int rc = found_devices(&s->arena, e, out);
+    if (rc)
+        return rc;
     out->services = i->services;
     out->n_services = i->n_services;
     if (i->n_services)
