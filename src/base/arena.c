@@ -26,34 +26,53 @@ void arena_fini(struct arena *a)
     arena_init(a, a->mem, a->max);
 }
 
-void *arena_alloc(struct arena *a, size_t n)
+static int new_block(struct arena *a, size_t n)
+{
+    if (a->total > a->max || n > a->max - a->total)
+        return WEIR_E_NOMEM;
+    struct arena_block *b = mem_alloc(a->mem, sizeof(*b) + n);
+    if (!b)
+        return WEIR_E_NOMEM;
+    b->older = a->blocks;
+    a->blocks = b;
+    a->next = b->bytes;
+    a->left = n;
+    a->total += n;
+    return 0;
+}
+
+static size_t aligned(size_t n)
 {
     const size_t align = alignof(max_align_t);
 
+    return (n + align - 1) / align * align;
+}
+
+int arena_reserve(struct arena *a, size_t n)
+{
+    return n <= a->left ? 0 : n > SIZE_MAX / 2 ? WEIR_E_NOMEM : new_block(a, aligned(n));
+}
+
+static int make_room(struct arena *a, size_t n)
+{
+    size_t want = a->total ? a->total : ARENA_FIRST;
+
+    if (n <= a->left)
+        return 0;
+    if (want > ARENA_LARGEST)
+        want = ARENA_LARGEST;
+    if (want < n || a->total > a->max || aligned(want) > a->max - a->total)
+        want = n;
+    return new_block(a, aligned(want));
+}
+
+void *arena_alloc(struct arena *a, size_t n)
+{
     if (n > SIZE_MAX / 2)
         return NULL;
-    n = (n + align - 1) / align * align;
-    if (n == 0)
-        n = align;
-    if (n > a->left) {
-        size_t want = a->total < ARENA_FIRST ? ARENA_FIRST : a->total;
-        if (want > ARENA_LARGEST)
-            want = ARENA_LARGEST;
-        if (want < n)
-            want = n;
-        if (a->total > a->max || want > a->max - a->total)
-            want = n;
-        if (a->total > a->max || want > a->max - a->total)
-            return NULL;
-        struct arena_block *b = mem_alloc(a->mem, sizeof(*b) + want);
-        if (!b)
-            return NULL;
-        b->older = a->blocks;
-        a->blocks = b;
-        a->next = b->bytes;
-        a->left = want;
-        a->total += want;
-    }
+    n = n ? aligned(n) : aligned(1);
+    if (make_room(a, n))
+        return NULL;
     void *p = a->next;
     a->next += n;
     a->left -= n;
@@ -75,9 +94,11 @@ int arena_slice(struct arena *a, struct slice s, struct slice *out)
     *out = (struct slice){NULL, 0};
     if (!s.p)
         return 0;
-    char *copy = arena_alloc(a, s.n + 1);
-    if (!copy)
+    if (s.n > SIZE_MAX / 2 || make_room(a, s.n + 1))
         return WEIR_E_NOMEM;
+    /* From the other end of the block, where nothing has to be aligned. */
+    a->left -= s.n + 1;
+    char *copy = a->next + a->left;
     if (s.n)
         memcpy(copy, s.p, s.n);
     copy[s.n] = '\0';

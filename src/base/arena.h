@@ -24,6 +24,15 @@ void arena_init(struct arena *a, const struct mem *mem, size_t max);
 /** Free every block. The arena can be used again. */
 void arena_fini(struct arena *a);
 
+/**
+ * Have n bytes at hand, in a block of that size where there is none yet: for those who know how much they will need.
+ * WEIR_E_NOMEM (at the cap too).
+ */
+int arena_reserve(struct arena *a, size_t n) MUST_CHECK;
+
+/** What an array takes of a reserve; text takes its bytes and one. */
+#define ARENA_ROOM(count, size) (((count) * (size) + 15) / 16 * 16)
+
 /** n bytes aligned for any type, uninitialised, or NULL. Cost: constant, amortised. */
 void *arena_alloc(struct arena *a, size_t n);
 

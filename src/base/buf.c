@@ -34,6 +34,16 @@ void buf_clear(struct buf *b)
     b->err = 0;
 }
 
+void buf_slim(struct buf *b, size_t keep)
+{
+    int err = b->err;
+
+    if (buf_len(b) || b->cap <= keep)
+        return;
+    buf_fini(b);
+    b->err = err;
+}
+
 char *buf_reserve(struct buf *b, size_t n)
 {
     size_t len = buf_len(b);

@@ -42,6 +42,8 @@ void buf_consume(struct buf *b, size_t n);
 
 /** Forget content and error; keeps the memory. */
 void buf_clear(struct buf *b);
+/** Give the memory of an empty buffer back, when it is more than `keep` bytes: a burst is over. An error stays. */
+void buf_slim(struct buf *b, size_t keep);
 
 /**
  * Room for n more bytes at the end: write there, then buf_commit().

@@ -29,7 +29,10 @@ struct health {
     struct source_list list;
     uint64_t index; /* 0: answer at once */
     uint64_t asked_ns;
-    uint32_t n_bad; /* when it was logged last */
+    uint32_t n_bad;            /* when it was logged last */
+    struct consul_seen *known; /* of the last answer */
+    uint32_t n_known;
+    struct arena arena; /* of known */
 };
 
 struct consul {
@@ -73,16 +76,42 @@ static void ask(struct remote_call *c)
     buf_fini(&path);
 }
 
+/* Without memory for it the next answer is read whole. */
+static void remember(struct health *h, const struct consul_answer *answer)
+{
+    struct arena a;
+    uint32_t n = 0;
+
+    arena_init(&a, loop_mem(), ANSWER_BYTES_MAX);
+    struct consul_seen *known = arena_array(&a, answer->n, sizeof(*known));
+    for (uint32_t i = 0; known && i < answer->n; i++) {
+        const struct consul_entry *e = &answer->entries[i];
+        known[n].hash = e->hash;
+        n += e->instance.key.n && arena_slice(&a, e->instance.key, &known[n].key) == 0;
+    }
+    arena_fini(&h->arena);
+    h->arena = a;
+    h->known = known;
+    h->n_known = n;
+}
+
 static void tell(struct health *h, const struct consul_answer *answer)
 {
     source_list_begin(&h->list);
     for (uint32_t i = 0; i < answer->n; i++) {
-        const struct instance *one = &answer->instances[i];
-        int rc = source_list_put(&h->list, one);
-        if (rc)
-            log_warn("discovery", "source=%s: %.*s is left out: %s", h->list.source->o.name,
-                     SLICE_ARG(one->key), err_text(rc));
+        struct consul_entry *e = &answer->entries[i];
+        int rc = 0;
+        if (e->same)
+            source_list_keep(&h->list, e->instance.key);
+        else
+            rc = source_list_put(&h->list, &e->instance);
+        if (!rc)
+            continue;
+        log_warn("discovery", "source=%s: %.*s is left out: %s", h->list.source->o.name,
+                 SLICE_ARG(e->instance.key), err_text(rc));
+        e->instance.key.n = 0; /* to be tried again */
     }
+    remember(h, answer);
     source_list_end(&h->list);
     if (answer->n_bad != h->n_bad)
         log_warn("discovery", "source=%s: %u instances of %.*s have no address, port or id",
@@ -139,7 +168,7 @@ static void answered(struct remote_call *c, const struct fetch_result *r)
         return;
     }
     arena_init(&a, loop_mem(), ANSWER_BYTES_MAX);
-    int rc = consul_read(&a, r->body, &answer);
+    int rc = consul_read(&a, r->body, h->known, h->n_known, &answer);
     if (rc || filtered(r, &answer)) {
         h->index = 0;
         if (!rc)
@@ -159,8 +188,10 @@ static void consul_close(void *adapter)
 {
     struct consul *c = adapter;
 
-    for (uint32_t i = 0; c->services && i < c->remote.conf->n_services; i++)
+    for (uint32_t i = 0; c->services && i < c->remote.conf->n_services; i++) {
         remote_end(&c->services[i].call);
+        arena_fini(&c->services[i].arena);
+    }
     confio_secret_free(loop_mem(), c->token);
     mem_free(loop_mem(), c->services);
     mem_free(loop_mem(), c);
@@ -186,6 +217,7 @@ static int consul_open(const struct discovery_env *env,
         struct health *h = &c->services[i];
         h->consul = c;
         h->call = (struct remote_call){.remote = &c->remote, .ask = ask, .answered = answered};
+        arena_init(&h->arena, loop_mem(), ANSWER_BYTES_MAX);
         source_list_init(&h->list, source, conf->services[i]);
     }
     *out = c;

@@ -3,10 +3,15 @@
 
 #include <jansson.h>
 
+#include "base/hash.h"
 #include "base/num.h"
 #include "registry/native_json.h"
 
-enum { KV_MAX = 96, TAGS_MAX = 64 }; /* Consul takes 64 keys in Meta */
+enum {
+    KV_MAX = 96, /* Consul takes 64 keys in Meta */
+    TAGS_MAX = 64,
+    NEAR = 64, /* so many may have gone, or come, between two neighbours */
+};
 
 /* Texts of the document are borrowed from it: all of it is copied before it goes. */
 static struct slice text_of(const json_t *object, const char *name)
@@ -37,13 +42,20 @@ join(struct arena *a, struct slice one, char between, struct slice other, struct
 struct pairs {
     struct arena *a;
     struct kv *kv;
-    uint32_t n;
+    uint32_t n, max;
     int rc;
 };
 
+static struct pairs begin_pairs(struct arena *a, size_t n)
+{
+    uint32_t max = (uint32_t)MIN(n, (size_t)KV_MAX);
+
+    return (struct pairs){.a = a, .max = max, .kv = arena_array(a, max, sizeof(struct kv))};
+}
+
 static void put_pair(struct pairs *p, struct slice key, struct slice value)
 {
-    if (p->rc || p->n == KV_MAX || !key.n || key.n > ENDPOINT_TEXT_MAX)
+    if (p->rc || p->n == p->max || !key.n || key.n > ENDPOINT_TEXT_MAX)
         return;
     for (uint32_t i = 0; i < p->n; i++)
         if (slice_eq(p->kv[i].key, key))
@@ -77,8 +89,8 @@ static struct slice all_tags(struct pairs *p, const json_t *tags)
 static int
 read_metadata(struct arena *a, const json_t *node, const json_t *service, struct instance *i)
 {
-    struct pairs p = {.a = a, .kv = arena_array(a, KV_MAX, sizeof(struct kv))};
     json_t *meta = json_object_get(service, "Meta");
+    struct pairs p = begin_pairs(a, json_object_size(meta) + 3);
     struct slice tags = {NULL, 0};
     const char *key;
     json_t *value;
@@ -101,7 +113,7 @@ read_metadata(struct arena *a, const json_t *node, const json_t *service, struct
 
 static int read_labels(struct arena *a, const json_t *tags, struct instance *i)
 {
-    struct pairs p = {.a = a, .kv = arena_array(a, KV_MAX, sizeof(struct kv))};
+    struct pairs p = begin_pairs(a, json_array_size(tags));
     size_t at;
     json_t *tag;
 
@@ -194,29 +206,128 @@ static int read_entry(struct arena *a, const json_t *entry, struct instance *i)
     return rc ? rc : read_labels(a, json_object_get(service, "Tags"), i);
 }
 
-int consul_read(struct arena *a, struct slice body, struct consul_answer *out)
+/* --- the list --- */
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static struct slice skip_space(struct slice s)
+{
+    while (s.n && is_space(s.p[0]))
+        s = slice_from(s, 1);
+    return s;
+}
+
+/* Where an element ends: at the comma or bracket of the list. What is inside is looked at by who reads it. */
+static size_t element_length(struct slice s)
+{
+    unsigned depth = 0;
+
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if (c == '"') {
+            while (++i < s.n && s.p[i] != '"')
+                i += s.p[i] == '\\';
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if (depth == 0 && (c == ',' || c == ']')) {
+            return i;
+        } else if (c == '}' || c == ']') {
+            if (depth-- == 0)
+                return 0;
+        }
+    }
+    return 0;
+}
+
+/* The next element. @return 1, 0 at the end of the list, or WEIR_E_INVALID. */
+static int next_element(struct slice *rest, bool *first, struct slice *element)
+{
+    *rest = skip_space(*rest);
+    if (rest->n && rest->p[0] == ']') {
+        *rest = skip_space(slice_from(*rest, 1));
+        return rest->n ? WEIR_E_INVALID : 0;
+    }
+    if (!*first) {
+        if (!rest->n || rest->p[0] != ',')
+            return WEIR_E_INVALID;
+        *rest = skip_space(slice_from(*rest, 1));
+    }
+    *first = false;
+    size_t n = element_length(*rest);
+    if (n == 0)
+        return WEIR_E_INVALID;
+    *element = slice_trim(slice_of(rest->p, n));
+    *rest = slice_from(*rest, n);
+    return 1;
+}
+
+static uint32_t count(struct slice rest)
+{
+    struct slice element;
+    bool first = true;
+    uint32_t n = 0;
+
+    while (next_element(&rest, &first, &element) == 1)
+        n++;
+    return n;
+}
+
+static const struct consul_seen *
+find(const struct consul_seen *before, uint32_t n, uint32_t *at, uint64_t hash)
+{
+    for (uint32_t i = *at; i < n && i < *at + NEAR; i++)
+        if (before[i].hash == hash) {
+            *at = i + 1;
+            return &before[i];
+        }
+    return NULL;
+}
+
+static int read_text(struct arena *a, struct slice text, struct instance *out)
 {
     struct native_error error;
-    json_t *list = native_load_json(body, &error);
-    size_t at;
-    json_t *entry;
-    int rc = json_is_array(list) ? 0 : WEIR_E_INVALID;
+    json_t *entry = text.p[0] == '{' ? native_load_json(text, &error)
+                                     : json_loadb(text.p, text.n, JSON_DECODE_ANY, NULL);
+    int rc = entry ? read_entry(a, entry, out) : WEIR_E_INVALID;
+
+    json_decref(entry);
+    return rc;
+}
+
+int consul_read(struct arena *a,
+                struct slice body,
+                const struct consul_seen *before,
+                uint32_t n_before,
+                struct consul_answer *out)
+{
+    struct slice rest = skip_space(body);
+    struct slice element;
+    uint32_t at = 0;
+    bool first = true;
+    int more;
 
     *out = (struct consul_answer){0};
-    if (!rc) {
-        out->instances = arena_array(a, json_array_size(list) + 1, sizeof(*out->instances));
-        rc = out->instances ? 0 : WEIR_E_NOMEM;
+    if (!rest.n || rest.p[0] != '[')
+        return WEIR_E_INVALID;
+    rest = slice_from(rest, 1);
+    out->entries = arena_array(a, count(rest) + 1, sizeof(*out->entries));
+    if (!out->entries)
+        return WEIR_E_NOMEM;
+    while ((more = next_element(&rest, &first, &element)) == 1) {
+        struct consul_entry *e = &out->entries[out->n];
+        e->hash = hash_slice(element, 0);
+        const struct consul_seen *same = find(before, n_before, &at, e->hash);
+        e->same = same != NULL;
+        if (same)
+            e->instance.key = same->key;
+        int rc = same ? 0 : read_text(a, element, &e->instance);
+        if (rc && rc != WEIR_E_RANGE)
+            return rc;
+        out->n_bad += rc != 0;
+        out->n += rc == 0;
     }
-    json_array_foreach(list, at, entry)
-    {
-        int one = rc ? rc : read_entry(a, entry, &out->instances[out->n]);
-        if (one == WEIR_E_RANGE)
-            out->n_bad++;
-        else if (one)
-            rc = one;
-        else
-            out->n++;
-    }
-    json_decref(list);
-    return rc;
+    return more;
 }

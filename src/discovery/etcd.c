@@ -11,7 +11,12 @@
 #include "loop/alloc.h"
 #include "loop/log.h"
 
-enum { REQUEST_MAX = 8192, ANSWER_BYTES_MAX = 128 << 20, LINE_MAX_BYTES = 32 << 20 };
+enum {
+    REQUEST_MAX = 8192,
+    STREAM_KEPT = 64 << 10,
+    ANSWER_BYTES_MAX = 128 << 20,
+    LINE_MAX_BYTES = 32 << 20
+};
 
 static const uint64_t TIMEOUT_NS = 10 * NS_PER_S;
 static const uint64_t GAP_NS = 200 * NS_PER_MS; /* between two lists, whatever ends the watch */
@@ -231,6 +236,7 @@ static void on_lines(struct loop_timer *t)
         on = n == 0 || on_line(e, slice_of(s.p, n));
         buf_consume(&e->stream, n + 1);
     }
+    buf_slim(&e->stream, STREAM_KEPT);
 }
 
 static int on_data(void *call, struct slice piece)

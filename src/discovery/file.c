@@ -16,7 +16,7 @@
 #include "loop/alloc.h"
 #include "loop/log.h"
 
-enum { FOLDER_MAX = 4096 };
+enum { FOLDER_MAX = 4096, LARGE_FILE = 64 << 10 };
 
 struct file {
     const struct discovery_env *env;
@@ -56,12 +56,18 @@ static void read_file(struct file *f)
     if (!errors)
         return;
     int rc = confio_load(&o, f->conf->path.p, &c, errors);
-    if (rc == 0)
+    if (rc == 0 && c->n_sources)
         tell(f, &c->sources[0]);
+    else if (rc == 0)
+        source_failed(f->source, "%s: it is empty; \"endpoints: []\" says that there are none",
+                      f->conf->path.p);
     else
         source_failed(f->source, "%s", errors->n ? errors->list[0].text : err_text(rc));
     conf_free(c);
     mem_free(loop_mem(), errors);
+    /* The tree of a large file is many times its size. */
+    if (f->seen.st_size >= LARGE_FILE)
+        loop_mem_trim();
 }
 
 static void look(struct file *f)

@@ -263,7 +263,9 @@ static void forget_pods(struct kubernetes *k)
     map_foreach(p, &k->pods.objects)
     {
         struct kube_held *pod = p->value;
-        bool used = !pod->gone;
+        bool used = false;
+        if (!pod->gone)
+            continue;
         map_foreach(e, &k->slices.objects)
         {
             const struct kube_held *slice = e->value;

@@ -328,11 +328,39 @@ struct slice kube_read_status(struct arena *a, struct slice body)
 
 /* --- objects --- */
 
+static size_t text_room(struct slice s)
+{
+    return s.p ? s.n + 1 : 0;
+}
+
+static size_t pairs_room(const struct kv *kv, uint32_t n)
+{
+    size_t room = ARENA_ROOM(n, sizeof(*kv));
+
+    for (uint32_t i = 0; i < n; i++)
+        room += text_room(kv[i].key) + text_room(kv[i].value);
+    return room;
+}
+
+static size_t room_of(const struct kube_object *o)
+{
+    size_t room = text_room(o->name) + text_room(o->version) + text_room(o->service) +
+                  pairs_room(o->metadata, o->n_metadata) + pairs_room(o->labels, o->n_labels) +
+                  ARENA_ROOM(o->n_endpoints, sizeof(*o->endpoints));
+
+    for (uint32_t i = 0; i < o->n_endpoints; i++) {
+        const struct kube_endpoint *e = &o->endpoints[i];
+        room += text_room(e->host) + text_room(e->pod) + text_room(e->uid) + text_room(e->node) +
+                text_room(e->zone);
+    }
+    return room;
+}
+
 static int copy_pairs(struct arena *a, const struct kv *from, uint32_t n, struct kv **to)
 {
-    struct kv *kv = arena_array(a, n + 1, sizeof(*kv));
+    struct kv *kv = n ? arena_array(a, n, sizeof(*kv)) : NULL;
 
-    if (!kv)
+    if (n && !kv)
         return WEIR_E_NOMEM;
     for (uint32_t i = 0; i < n; i++)
         if (arena_slice(a, from[i].key, &kv[i].key) || arena_slice(a, from[i].value, &kv[i].value))
@@ -343,9 +371,10 @@ static int copy_pairs(struct arena *a, const struct kv *from, uint32_t n, struct
 
 static int copy_endpoints(struct arena *a, struct kube_object *to)
 {
-    struct kube_endpoint *list = arena_array(a, to->n_endpoints + 1, sizeof(*list));
+    uint32_t n = to->n_endpoints;
+    struct kube_endpoint *list = n ? arena_array(a, n, sizeof(*list)) : NULL;
 
-    if (!list)
+    if (n && !list)
         return WEIR_E_NOMEM;
     for (uint32_t i = 0; i < to->n_endpoints; i++) {
         struct kube_endpoint *e = &list[i];
@@ -363,8 +392,8 @@ int kube_copy(struct arena *a, const struct kube_object *from, struct kube_objec
 {
     struct kube_object o = *from;
 
-    if (arena_slice(a, o.name, &o.name) || arena_slice(a, o.version, &o.version) ||
-        arena_slice(a, o.service, &o.service) ||
+    if (arena_reserve(a, room_of(from)) || arena_slice(a, o.name, &o.name) ||
+        arena_slice(a, o.version, &o.version) || arena_slice(a, o.service, &o.service) ||
         copy_pairs(a, o.metadata, o.n_metadata, &o.metadata) ||
         copy_pairs(a, o.labels, o.n_labels, &o.labels) || copy_endpoints(a, &o))
         return WEIR_E_NOMEM;

@@ -11,6 +11,7 @@ enum {
     PATH_BYTES_MAX = 8192,
     LIST_BYTES_MAX = 256 << 20, /* an answer, read */
     STREAM_BYTES_MAX = 8 << 20, /* an object has at most 1.5 MiB */
+    STREAM_KEPT = 64 << 10,
     OBJECT_BYTES_MAX = 4 << 20,
     OBJECTS_MAX = 100000,
     LIST_PIECE = 500,
@@ -345,6 +346,7 @@ static bool drain(struct kube_watch *w)
             on = false;
         }
     }
+    buf_slim(&w->stream, STREAM_KEPT);
     if (on && any)
         w->o.heard(w);
     return on;

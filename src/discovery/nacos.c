@@ -45,25 +45,40 @@ static uint32_t tell(struct nacos_service *s, const struct nacos_answer *answer)
     return refused;
 }
 
+static bool take_same(struct nacos_service *s, uint64_t hash)
+{
+    if (!s->known || s->hash != hash)
+        return false;
+    source_list_same(&s->list);
+    return true;
+}
+
+void nacos_take_answer(struct nacos_service *s,
+                       struct slice body,
+                       const struct nacos_answer *answer)
+{
+    uint64_t hash = nacos_list_hash(body);
+
+    if (take_same(s, hash))
+        return;
+    /* Whom the fleet refused it may take later: then the same list is read again. */
+    s->known = tell(s, answer) == 0;
+    s->hash = hash;
+}
+
 int nacos_take_list(struct nacos_service *s, struct slice body)
 {
     struct nacos_answer answer;
     struct arena a;
-    uint64_t hash = nacos_list_hash(body);
 
-    if (s->known && s->hash == hash) {
-        source_list_same(&s->list);
+    if (take_same(s, nacos_list_hash(body)))
         return 0;
-    }
     arena_init(&a, loop_mem(), NACOS_LIST_BYTES_MAX);
     int rc = nacos_list_read(&a, body, &answer);
     if (rc == 0 && !answer.has_hosts)
         rc = WEIR_E_INVALID;
-    if (rc == 0) {
-        /* Whom the fleet refused it may take later: then the same list is read again. */
-        s->known = tell(s, &answer) == 0;
-        s->hash = hash;
-    }
+    if (rc == 0)
+        nacos_take_answer(s, body, &answer);
     arena_fini(&a);
     return rc;
 }

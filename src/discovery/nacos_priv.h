@@ -66,6 +66,10 @@ struct slice nacos_namespace(const struct nacos *n);
  * @return 0; WEIR_E_INVALID: it is no list; WEIR_E_NOMEM. Then nothing changed, and nobody was told of it.
  */
 int nacos_take_list(struct nacos_service *s, struct slice body) MUST_CHECK;
+/** The same for one that was read already, and has hosts. */
+void nacos_take_answer(struct nacos_service *s,
+                       struct slice body,
+                       const struct nacos_answer *answer);
 
 /* --- nacos_http.c --- */
 

@@ -252,9 +252,8 @@ static void pushed(struct nacos_push *p, const struct nacos_payload *m)
     struct nacos_service *s = good && a.has_hosts ? service_of(p->nacos, &a) : NULL;
     if (!good)
         source_failed(p->nacos->source, "what was pushed is no JSON");
-    else if (s && nacos_take_list(s, m->body) != 0)
-        source_failed(p->nacos->source, "what was pushed of %.*s is no list",
-                      SLICE_ARG(s->grouped));
+    else if (s)
+        nacos_take_answer(s, m->body, &a);
     arena_fini(&arena);
     if (slice_eq(m->type, SLICE("ConnectResetRequest")))
         p->reset = true;
@@ -268,7 +267,8 @@ static void subscribed(struct nacos_push *p, struct nacos_service *s, struct sli
     arena_init(&arena, loop_mem(), NACOS_LIST_BYTES_MAX);
     int rc = nacos_list_read(&arena, body, &a);
     bool denied = rc == 0 && a.error == ERROR_DENIED;
-    if (rc == 0 && a.has_hosts && nacos_take_list(s, body) == 0) {
+    if (rc == 0 && a.has_hosts) {
+        nacos_take_answer(s, body, &a);
         s->subscribed = true;
         p->failures = 0;
         p->renewed = false;

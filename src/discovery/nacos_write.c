@@ -49,7 +49,7 @@ static void put_number(struct buf *form, const char *name, struct buf *text)
 static int
 write_form(struct nacos_service *s, const struct held *h, uint32_t requests, struct buf *form)
 {
-    const struct instance *i = &h->instance;
+    const struct instance *i = &h->kept->instance;
     struct slice cluster = slice_from(h->key, slice_find(h->key, '#') + 1);
     struct buf text;
     struct buf json;
@@ -109,11 +109,11 @@ static void on_written(void *ctx, const struct fetch_result *r)
 static bool write_one(struct nacos_service *s, const struct held *h)
 {
     struct nacos *n = s->nacos;
-    uint32_t requests = n->env->requests(n->env->ctx, h->instance.host, h->instance.port);
+    uint32_t requests = n->env->requests(n->env->ctx, h->host, h->port);
     struct buf form;
 
-    if (requests == REGISTRY_REQUESTS_UNKNOWN || h->leaving_ns || h->instance.probation ||
-        as_listed(&h->instance, requests))
+    if (requests == REGISTRY_REQUESTS_UNKNOWN || h->leaving_ns || !h->kept ||
+        h->kept->instance.probation || as_listed(&h->kept->instance, requests))
         return false;
     struct write *w = mem_zalloc(loop_mem(), sizeof(*w));
     if (!w)

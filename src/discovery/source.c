@@ -24,37 +24,49 @@ static void on_check(struct loop_timer *t);
 
 static void free_held(struct held *h)
 {
-    arena_fini(&h->arena);
+    if (h->kept) {
+        arena_fini(&h->kept->arena);
+        mem_free(loop_mem(), h->kept);
+    }
     mem_free(loop_mem(), h);
 }
 
-/* The key in the sink is "name key": one instance may stand in several lists. */
-static int make_key(struct source_list *l, struct held *h)
+static bool keeps(const struct source *s)
 {
-    size_t n = l->name.n + 1 + h->instance.key.n;
-    char *p = arena_alloc(&h->arena, n + 1);
-
-    if (!p)
-        return WEIR_E_NOMEM;
-    memcpy(p, l->name.p, l->name.n);
-    p[l->name.n] = ' ';
-    memcpy(p + l->name.n + 1, h->instance.key.p, h->instance.key.n);
-    p[n] = '\0';
-    h->key = slice_from(slice_of(p, n), l->name.n + 1);
-    h->instance.key = slice_of(p, n);
-    return 0;
+    return s->o.whole || s->o.state_file;
 }
 
-static int new_held(struct source_list *l, const struct instance *i, struct held **out)
+static int keep(struct held *h, const struct instance *i)
 {
-    struct held *h = mem_zalloc(loop_mem(), sizeof(*h));
+    h->kept = mem_zalloc(loop_mem(), sizeof(*h->kept));
+    if (!h->kept)
+        return WEIR_E_NOMEM;
+    arena_init(&h->kept->arena, loop_mem(), HELD_BYTES_MAX);
+    int rc = arena_reserve(&h->kept->arena, model_instance_room(i));
+    return rc ? rc : model_instance_copy(&h->kept->arena, i, &h->kept->instance);
+}
+
+/* The key in the sink is "name key": one instance may stand in several lists. */
+static int new_held(const struct source_list *l, const struct instance *i, struct held **out)
+{
+    size_t n = l->name.n + 1 + i->key.n;
+    struct held *h = mem_zalloc(loop_mem(), sizeof(*h) + n + 1 + i->host.n + 1);
 
     if (!h)
         return WEIR_E_NOMEM;
-    arena_init(&h->arena, loop_mem(), HELD_BYTES_MAX);
-    int rc = model_instance_copy(&h->arena, i, &h->instance);
-    if (!rc)
-        rc = make_key(l, h);
+    char *p = h->text;
+    memcpy(p, l->name.p, l->name.n);
+    p[l->name.n] = ' ';
+    memcpy(p + l->name.n + 1, i->key.p, i->key.n);
+    h->sink_key = slice_of(p, n);
+    h->key = slice_from(h->sink_key, l->name.n + 1);
+    memcpy(p + n + 1, i->host.p, i->host.n);
+    h->host = slice_of(p + n + 1, i->host.n);
+    h->port = i->port;
+    h->tls = i->tls;
+    h->described = i->n_metadata > 0;
+    list_init(&h->going);
+    int rc = keeps(l->source) ? keep(h, i) : 0;
     if (rc) {
         free_held(h);
         return rc;
@@ -63,28 +75,29 @@ static int new_held(struct source_list *l, const struct instance *i, struct held
     return 0;
 }
 
-static void stay(struct source *s, struct held *h)
+static void stay(struct source_list *l, struct held *h)
 {
-    s->stats.n_leaving -= h->leaving_ns != 0;
+    l->n_leaving -= h->leaving_ns != 0;
+    l->source->stats.n_leaving -= h->leaving_ns != 0;
     h->leaving_ns = 0;
+    list_del(&h->going); /* missed, and named again */
 }
 
 static void let_go(struct source_list *l, struct held *h)
 {
     struct source *s = l->source;
 
-    stay(s, h);
+    stay(l, h);
     (void)map_del(&l->held, h->key);
     s->stats.n--;
-    s->o.sink->remove(s->o.sink->ctx, s->o.index, h->instance.key);
+    s->o.sink->remove(s->o.sink->ctx, s->o.index, h->sink_key);
     free_held(h);
     statefile_changed(&s->file);
 }
 
 static bool passes(const struct source *s, const struct held *h)
 {
-    return s->o.passing &&
-           s->o.passing(s->o.ctx, h->instance.tls, h->instance.host, h->instance.port);
+    return s->o.passing && s->o.passing(s->o.ctx, h->tls, h->host, h->port);
 }
 
 int source_list_put(struct source_list *l, const struct instance *instance)
@@ -92,12 +105,13 @@ int source_list_put(struct source_list *l, const struct instance *instance)
     struct source *s = l->source;
     struct held *old = map_get(&l->held, instance->key);
     uint64_t hash = hash_pair(model_instance_hash(instance, NULL), instance->epoch);
+    struct instance told = *instance;
     struct held *h;
 
     if (old) {
-        stay(s, old);
+        stay(l, old);
         old->round = l->round;
-        if (old->hash == hash)
+        if (old->hash == hash && (old->kept || !keeps(s)))
             return 0;
     }
     int rc = new_held(l, instance, &h);
@@ -110,7 +124,8 @@ int source_list_put(struct source_list *l, const struct instance *instance)
         free_held(h);
         return rc;
     }
-    rc = s->o.sink->upsert(s->o.sink->ctx, s->o.index, &h->instance);
+    told.key = h->sink_key;
+    rc = s->o.sink->upsert(s->o.sink->ctx, s->o.index, &told);
     if (rc) {
         /* The old one was there before, so putting it back needs no memory. */
         int back = old ? map_put(&l->held, old->key, old) : 0;
@@ -122,21 +137,13 @@ int source_list_put(struct source_list *l, const struct instance *instance)
         return rc;
     }
     s->stats.n += !old;
-    if (old && old->instance.n_metadata && !instance->n_metadata)
+    if (old && old->described && !h->described)
         log_warn("discovery", "source=%s: %.*s has lost its metadata", s->o.name,
-                 SLICE_ARG(h->instance.key));
+                 SLICE_ARG(h->sink_key));
     if (old)
         free_held(old);
     statefile_changed(&s->file);
     return 0;
-}
-
-void source_list_remove(struct source_list *l, struct slice key)
-{
-    struct held *h = map_get(&l->held, key);
-
-    if (h)
-        let_go(l, h);
 }
 
 /* --- answers --- */
@@ -204,6 +211,7 @@ void source_list_begin(struct source_list *l)
 {
     l->round++;
     l->in_round = true;
+    l->resumed = false;
 }
 
 void source_list_keep(struct source_list *l, struct slice key)
@@ -212,31 +220,26 @@ void source_list_keep(struct source_list *l, struct slice key)
 
     if (!h)
         return;
-    stay(l->source, h);
+    stay(l, h);
     h->round = l->round;
 }
 
 void source_list_resume(struct source_list *l)
 {
-    source_list_begin(l);
-    map_foreach(e, &l->held)
-    {
-        struct held *h = e->value;
-        if (!h->leaving_ns)
-            h->round = l->round;
-    }
+    l->in_round = l->resumed = true;
 }
 
 void source_list_miss(struct source_list *l, struct slice key)
 {
     struct held *h = map_get(&l->held, key);
 
-    if (h)
-        h->round = l->round - 1;
+    if (h && list_empty(&h->going))
+        list_add(&l->missed, &h->going);
 }
 
 void source_list_abandon(struct source_list *l)
 {
+    BUG_ON(l->resumed);
     l->in_round = false;
 }
 
@@ -253,6 +256,7 @@ static void hold(struct source_list *l, struct held *h)
     if (h->leaving_ns)
         return;
     h->leaving_ns = loop_now(s->o.loop) + s->o.grace_ns;
+    l->n_leaving++;
     s->stats.n_leaving++;
     if (!loop_timer_active(&s->check))
         loop_timer_set(s->o.loop, &s->check, loop_now(s->o.loop) + CHECK_NS);
@@ -268,40 +272,51 @@ static void let_all_go(struct source_list *l, struct list *going)
     }
 }
 
-void source_list_end(struct source_list *l)
+/* Who was not named. After events those are known, and nobody else is looked at. */
+static void gather_missed(struct source_list *l)
 {
-    struct source *s = l->source;
-    uint32_t listed = 0;
-    uint32_t missing = 0;
-    struct list going;
-
-    BUG_ON(!l->in_round);
-    l->in_round = false;
-    map_foreach(e, &l->held)
-    {
-        const struct held *one = e->value;
-        listed += one->leaving_ns == 0;
-        missing += one->round != l->round && one->leaving_ns == 0;
-    }
-    bool mass =
-        s->o.grace_ns && missing && (uint64_t)missing * 100 >= (uint64_t)listed * s->o.hold_percent;
-    if (mass)
-        log_warn("discovery",
-                 "source=%s: %u of %u endpoints of %.*s are gone at once: those that pass our "
-                 "checks stay for up to %" PRIu64 " s",
-                 s->o.name, missing, listed, SLICE_ARG(l->name), s->o.grace_ns / NS_PER_S);
-    list_init(&going);
+    if (l->resumed)
+        return;
     map_foreach(e, &l->held)
     {
         struct held *h = e->value;
-        if (h->round == l->round)
-            continue;
-        if ((mass || h->leaving_ns) && passes(s, h))
-            hold(l, h);
-        else
-            list_add(&going, &h->going);
+        if (h->round != l->round)
+            list_add(&l->missed, &h->going);
     }
-    let_all_go(l, &going);
+}
+
+static bool is_mass(const struct source_list *l)
+{
+    const struct source *s = l->source;
+    uint32_t listed = l->held.n - l->n_leaving;
+    uint32_t missing = 0;
+
+    weir_list_foreach (at, &l->missed)
+        missing += container_of(at, const struct held, going)->leaving_ns == 0;
+    if (!s->o.grace_ns || !missing ||
+        (uint64_t)missing * 100 < (uint64_t)listed * s->o.hold_percent)
+        return false;
+    log_warn("discovery",
+             "source=%s: %u of %u endpoints of %.*s are gone at once: those that pass our checks "
+             "stay for up to %" PRIu64 " s",
+             s->o.name, missing, listed, SLICE_ARG(l->name), s->o.grace_ns / NS_PER_S);
+    return true;
+}
+
+void source_list_end(struct source_list *l)
+{
+    BUG_ON(!l->in_round);
+    gather_missed(l);
+    bool mass = is_mass(l);
+    weir_list_foreach_safe (at, &l->missed) {
+        struct held *h = container_of(at, struct held, going);
+        if (!(mass || h->leaving_ns) || !passes(l->source, h))
+            continue;
+        list_del(&h->going);
+        hold(l, h);
+    }
+    let_all_go(l, &l->missed);
+    l->in_round = l->resumed = false;
     answered(l);
 }
 
@@ -348,6 +363,7 @@ void source_list_init(struct source_list *l, struct source *s, struct slice name
 {
     *l = (struct source_list){.source = s, .name = name};
     map_init(&l->held, loop_mem());
+    list_init(&l->missed);
     list_add(&s->lists, &l->node);
 }
 
@@ -363,6 +379,8 @@ static struct source_list *list_named(const struct source *s, struct slice name)
 
 void source_adopt(struct source *to, struct source *from)
 {
+    bool all_kept = true;
+
     weir_list_foreach (at, &to->lists) {
         struct source_list *l = container_of(at, struct source_list, node);
         struct source_list *old = list_named(from, l->name);
@@ -373,7 +391,9 @@ void source_adopt(struct source *to, struct source *from)
         map_init(&old->held, loop_mem());
         map_foreach(e, &l->held)
         {
-            stay(from, e->value);
+            const struct held *h = e->value;
+            all_kept = all_kept && h->kept;
+            stay(old, e->value);
             from->stats.n--;
             to->stats.n++;
         }
@@ -382,7 +402,9 @@ void source_adopt(struct source *to, struct source *from)
     to->silent = from->silent;
     /* What is left in `from` is not what the file should have. */
     from->file.dirty = false;
-    statefile_changed(&to->file);
+    /* A file that is new to the source is written once it knows what to write; until then the old text is better. */
+    if (all_kept)
+        statefile_changed(&to->file);
 }
 
 void source_start(struct source *s)
@@ -411,9 +433,9 @@ void source_list_fini(struct source_list *l)
     map_foreach(e, &l->held)
     {
         struct held *h = e->value;
-        stay(s, h);
+        stay(l, h);
         s->stats.n--;
-        s->o.sink->remove(s->o.sink->ctx, s->o.index, h->instance.key);
+        s->o.sink->remove(s->o.sink->ctx, s->o.index, h->sink_key);
         free_held(h);
     }
     map_fini(&l->held);

@@ -5,8 +5,7 @@
  * and says what it hears; the source tells the fleet what changed. Thread: the control loop.
  *
  * Whole answers: source_list_begin(), source_list_put() for each instance, source_list_end(). An answer that turns out
- * bad before its end: source_list_abandon(); nothing was lost. Single events: source_list_put(), source_list_remove().
- * Several events at once: source_list_resume(), source_list_put(), source_list_miss(), source_list_end().
+ * bad before its end: source_list_abandon(); nothing was lost. Events, one or several at once: source_list_resume(), source_list_put(), source_list_miss(), source_list_end().
  *
  * Mass removal: an answer without hold_percent of those that were there (100: an empty one) is not believed at once. Who is
  * missing stays while our own checks pass, at most `grace`; whoever fails them goes at once.
@@ -28,6 +27,7 @@ struct source_options {
     uint16_t index;                 /**< of the source in the sink */
     const char *name;               /**< in logs and metrics; borrowed */
     const char *state_file;         /**< NULL: lists are not saved; borrowed */
+    bool whole;                     /**< instances are kept whole even without a state file */
     uint64_t grace_ns;              /**< 0: every removal is believed at once */
     uint32_t hold_percent;          /**< 1 .. 100; 0 = 100 */
     /** Do our own checks of this address pass now? NULL: they do not. */
@@ -60,10 +60,12 @@ struct source {
 struct source_list {
     struct list node;
     struct source *source;
-    struct slice name; /**< borrowed: in the state file, and in front of every key */
-    struct map held;   /**< key to instance as last told */
+    struct slice name;  /**< borrowed: in the state file, and in front of every key */
+    struct map held;    /**< key to instance as last told */
+    struct list missed; /**< of the answer under way */
+    uint32_t n_leaving;
     uint32_t round;
-    bool in_round;
+    bool in_round, resumed;
     bool answered; /**< since the start */
 };
 
@@ -87,15 +89,13 @@ void source_list_begin(struct source_list *l);
 int source_list_put(struct source_list *l, const struct instance *instance) MUST_CHECK;
 /** In an answer: it is listed, but what is said of it cannot be read. What was known of it stays. */
 void source_list_keep(struct source_list *l, struct slice key);
-/** An answer that begins as the one before: events follow. Cost: O(instances). */
+/** An answer that begins as the one before: events follow. Nobody but who they name is looked at. */
 void source_list_resume(struct source_list *l);
-/** In an answer: it is listed no more. */
+/** In an answer: it is listed no more. Unknown keys are ignored. */
 void source_list_miss(struct source_list *l, struct slice key);
 /** The answer was whole: who was not put is removed, by the rule above. Counts as a good answer. */
 void source_list_end(struct source_list *l);
 void source_list_abandon(struct source_list *l);
-/** An event: it has left, and that is believed at once. Unknown keys are ignored. */
-void source_list_remove(struct source_list *l, struct slice key);
 /** The answer was word for word the one before. */
 void source_list_same(struct source_list *l);
 

@@ -29,13 +29,15 @@ void source_state_write(void *ctx, struct buf *out)
         map_foreach(e, &l->held)
         {
             const struct held *h = e->value;
+            if (!h->kept)
+                continue;
             buf_put_str(out, between);
             put_member(out, "{\"list\":", l->name);
             put_member(out, ",\"key\":", h->key);
-            buf_put_str(out, h->instance.vouched ? ",\"vouched\":true" : "");
-            buf_put_str(out, h->instance.healthy ? ",\"healthy\":true" : "");
+            buf_put_str(out, h->kept->instance.vouched ? ",\"vouched\":true" : "");
+            buf_put_str(out, h->kept->instance.healthy ? ",\"healthy\":true" : "");
             buf_put_str(out, ",\"endpoint\":");
-            native_write_instance(out, &h->instance);
+            native_write_instance(out, &h->kept->instance);
             buf_put_char(out, '}');
             between = ",\n";
         }

@@ -153,7 +153,7 @@ int fleet_set_devices(
     e->devices_arena = arena;
     e->devices = copy;
     e->n_devices = n;
-    f->dirty = true;
+    fleet_entry_changed(f, e);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file Entries, their addresses and cells: made, given a new generation, and taken down. */
 #include "base/bug.h"
-#include "fleet/table.h"
+#include "fleet/shown.h"
 
 enum { FIRST_SLOTS = 64 };
 
@@ -90,7 +90,7 @@ static int grow_slots(struct fleet *f)
         return WEIR_E_NOMEM;
     f->free_slots = free_slots;
     for (uint32_t i = n; i-- > f->n_slots;) {
-        f->slots[i] = (struct slot){NULL, 0};
+        f->slots[i] = (struct slot){0};
         f->free_slots[f->n_free++] = i;
     }
     f->n_slots = n;
@@ -119,6 +119,7 @@ int fleet_entry_new(struct fleet *f, struct slice key, struct entry **out)
     if (!e)
         return WEIR_E_NOMEM;
     list_init(&e->records);
+    list_init(&e->stale);
     arena_init(&e->probed_arena, f->mem, 1 << 20);
     arena_init(&e->devices_arena, f->mem, 1 << 20);
     memcpy(e + 1, key.p, key.n);
@@ -133,15 +134,31 @@ int fleet_entry_new(struct fleet *f, struct slice key, struct entry **out)
         return WEIR_E_NOMEM;
     }
     f->n_free--;
-    f->slots[e->slot] = (struct slot){e, e->generation};
+    f->slots[e->slot] = (struct slot){.entry = e, .generation = e->generation};
     *out = e;
     return 0;
+}
+
+void fleet_entry_stale(struct fleet *f, struct entry *e)
+{
+    if (list_empty(&e->stale))
+        list_add(&f->stale, &e->stale);
+}
+
+void fleet_entry_changed(struct fleet *f, struct entry *e)
+{
+    fleet_entry_stale(f, e);
+    f->dirty = true;
 }
 
 void fleet_entry_remove(struct fleet *f, struct entry *e)
 {
     BUG_ON(!list_empty(&e->records));
     map_del(&f->entries, e->address_key);
+    list_del(&e->stale);
+    if (f->slots[e->slot].shown)
+        fleet_shown_retire(f, f->slots[e->slot].shown);
+    f->slots[e->slot].shown = NULL;
     f->slots[e->slot].entry = NULL;
     f->free_slots[f->n_free++] = e->slot;
     entry_free(f, e);
@@ -159,5 +176,5 @@ void fleet_entry_renew(struct fleet *f, struct entry *e, struct cell *fresh)
     e->probed_engine = ENGINE_UNKNOWN;
     arena_fini(&e->probed_arena);
     fleet_entry_forget_devices(e);
-    f->dirty = true;
+    fleet_entry_changed(f, e);
 }

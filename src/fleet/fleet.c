@@ -7,7 +7,7 @@
 
 #include "base/bug.h"
 #include "fleet/cell.h"
-#include "fleet/table.h"
+#include "fleet/shown.h"
 #include "model/instance.h"
 
 enum { KNOWN_MODELS_MAX = 65536 };
@@ -135,12 +135,15 @@ static void remove_record(struct fleet *f, struct record *r, uint64_t now_ns)
     saw_models(f, r->i.models, r->i.n_models, now_ns);
     saw_models(f, e->probed, e->n_probed, now_ns);
     list_del(&r->in_entry);
-    if (list_empty(&e->records))
-        fleet_entry_remove(f, e);
-    else if (e->has_sample && e->sample_rank != SAMPLE_SCRAPED && e->sample_source == r->source)
-        forget_sample(f, e, now_ns);
-    fleet_record_free(r);
     f->dirty = true;
+    if (list_empty(&e->records)) {
+        fleet_entry_remove(f, e);
+    } else {
+        fleet_entry_changed(f, e);
+        if (e->has_sample && e->sample_rank != SAMPLE_SCRAPED && e->sample_source == r->source)
+            forget_sample(f, e, now_ns);
+    }
+    fleet_record_put(r);
 }
 
 /* Reports go on where the last record of this key stood. */
@@ -169,7 +172,9 @@ static void replace_record(
         carry_over(r, old);
     if (r->identity != old->identity) {
         saw_models(f, old->i.models, old->i.n_models, now_ns);
-        f->dirty = true;
+        fleet_entry_changed(f, e);
+    } else if (r->fast != old->fast) {
+        fleet_entry_stale(f, e);
     }
     r->entry = e;
     list_add(&old->in_entry, &r->in_entry);
@@ -184,7 +189,7 @@ static void replace_record(
     } else {
         offer_metadata(f, e, r, newer, now_ns);
     }
-    fleet_record_free(old);
+    fleet_record_put(old);
 }
 
 int fleet_upsert(struct fleet *f, uint16_t source, const struct instance *i, uint64_t now_ns)
@@ -224,7 +229,7 @@ int fleet_upsert(struct fleet *f, uint16_t source, const struct instance *i, uin
     }
     place_record(e, r);
     offer_metadata(f, e, r, true, now_ns);
-    f->dirty = true;
+    fleet_entry_changed(f, e);
     if (old)
         remove_record(f, old, now_ns);
     return 0;
@@ -233,7 +238,7 @@ out:
         fleet_entry_remove(f, made);
     if (fresh)
         fleet_cell_drop(f, fresh);
-    fleet_record_free(r);
+    fleet_record_put(r);
     return rc;
 }
 
@@ -346,7 +351,7 @@ int fleet_set_drain(struct fleet *f, struct slice id, bool drain)
         found = true;
         if (e->operator_drain != drain) {
             e->operator_drain = drain;
-            f->dirty = true;
+            fleet_entry_changed(f, e);
         }
     }
     return found ? 0 : WEIR_E_NOTFOUND;
@@ -396,7 +401,7 @@ int fleet_set_models(
     e->probed_arena = arena;
     e->probed = copy;
     e->n_probed = n;
-    f->dirty = true;
+    fleet_entry_changed(f, e);
     return 0;
 }
 
@@ -406,7 +411,8 @@ int fleet_set_engine(struct fleet *f, uint32_t slot, uint32_t generation, enum e
 
     if (!e)
         return WEIR_E_STALE;
-    f->dirty = f->dirty || e->probed_engine != kind;
+    if (e->probed_engine != kind)
+        fleet_entry_changed(f, e);
     e->probed_engine = kind;
     return 0;
 }
@@ -506,6 +512,7 @@ int fleet_new(const struct fleet_options *o, struct fleet **out)
     fleet_slab_init(&f->address_slab, f->mem, sizeof(struct fleet_address),
                     alignof(struct fleet_address));
     f->dirty = true;
+    list_init(&f->stale);
     f->records = mem_array(f->mem, o->n_sources, sizeof(*f->records));
     f->synced = mem_array(f->mem, o->n_sources, sizeof(*f->synced));
     f->silent = mem_array(f->mem, o->n_sources, sizeof(*f->silent));
@@ -531,7 +538,7 @@ static void free_records(struct fleet *f)
             list_del(&r->in_entry);
             if (list_empty(&r->entry->records))
                 fleet_entry_remove(f, r->entry);
-            fleet_record_free(r);
+            fleet_record_put(r);
         }
         map_fini(&f->records[i]);
     }
@@ -548,6 +555,7 @@ void fleet_free(struct fleet *f)
         fleet_free_built(f, b);
     }
     free_records(f);
+    fleet_shown_reclaim(f, UINT64_MAX);
     fleet_sweep(f);
     map_foreach(e, &f->models) mem_free(f->mem, e->value);
     map_foreach(e, &f->addresses) mem_free(f->mem, ((struct fleet_address *)e->value)->key);

@@ -131,7 +131,7 @@ bool fleet_dirty(const struct fleet *f);
 /**
  * Build the next snapshot. The fleet keeps every snapshot until fleet_reclaim().
  * @param out the newest; also when nothing changed (then the same as before).
- * Cost: O(endpoints + models), allocates.
+ * Cost: what has changed, and O(endpoints + models) pointers; allocates.
  */
 int fleet_build(struct fleet *f, uint64_t now_ns, const struct snapshot **out) MUST_CHECK;
 

@@ -130,11 +130,20 @@ static int models_from_metadata(struct record *r, const struct fleet_metadata *m
     return 0;
 }
 
+/* Of what metadata say of models only the first has room. */
+static size_t room_of(const struct instance *i)
+{
+    size_t names = 2 * (i->host.n + PORT_DIGITS + 4);
+
+    return model_instance_room(i) + ARENA_ROOM(1, names) +
+           ARENA_ROOM(MAX(i->n_models, 2U), sizeof(struct model_ref));
+}
+
 static int copy_instance(struct record *r, const struct instance *i)
 {
     char key[ADDRESS_KEY_MAX];
 
-    if (model_instance_copy(&r->arena, i, &r->i) ||
+    if (arena_reserve(&r->arena, room_of(i)) || model_instance_copy(&r->arena, i, &r->i) ||
         arena_slice(&r->arena, fleet_address_key(i->tls, i->host, i->port, key), &r->address) ||
         make_authority(r))
         return WEIR_E_NOMEM;
@@ -190,6 +199,30 @@ static void hash_record(struct record *r)
                                 hash_slice(i->metadata[k].value, 1));
 }
 
+static bool kv_unique(const struct kv *kv, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (slice_eq(kv[i].key, kv[k].key))
+                return false;
+    return true;
+}
+
+/* Can it be shown as it is, without a look for what is said twice? */
+static bool is_plain(const struct instance *i)
+{
+    for (uint32_t m = 1; m < i->n_models; m++)
+        for (uint32_t k = 0; k < m; k++)
+            if (slice_eq(i->models[m].id, i->models[k].id) &&
+                slice_eq(i->models[m].version, i->models[k].version))
+                return false;
+    for (uint32_t s = 1; s < i->n_services; s++)
+        for (uint32_t k = 0; k < s; k++)
+            if (slice_eq(i->services[s], i->services[k]))
+                return false;
+    return kv_unique(i->labels, i->n_labels) && kv_unique(i->metadata, i->n_metadata);
+}
+
 int fleet_record_new(const struct mem *mem,
                      uint16_t source,
                      const struct instance *i,
@@ -203,21 +236,26 @@ int fleet_record_new(const struct mem *mem,
     list_init(&r->in_entry);
     arena_init(&r->arena, mem, RECORD_BYTES_MAX);
     r->source = source;
+    r->refs = 1;
     int rc = copy_instance(r, i);
     if (rc == 0)
         rc = read_metadata(r);
     if (rc) {
-        fleet_record_free(r);
+        fleet_record_put(r);
         return rc;
     }
+    r->plain = is_plain(&r->i);
     hash_record(r);
     *out = r;
     return 0;
 }
 
-void fleet_record_free(struct record *r)
+void fleet_record_put(struct record *r)
 {
     const struct mem *mem = r->arena.mem;
+
+    if (--r->refs)
+        return;
 
     arena_fini(&r->arena);
     mem_free(mem, r);

@@ -16,7 +16,9 @@ struct record {
     struct list in_entry; /**< of one entry, by source, then arrival */
     struct entry *entry;
     uint16_t source;
-    struct arena arena; /**< all text and arrays below, and the record itself is freed with it */
+    bool plain;         /**< nothing is said twice in it */
+    uint32_t refs;      /**< the table's, and of what is shown of it */
+    struct arena arena; /**< all text and arrays below */
     struct instance
         i; /**< metadata keys of the contract already merged in where a typed field was not set */
     struct slice address; /**< key in fleet.entries */
@@ -45,6 +47,7 @@ enum sample_rank { SAMPLE_SCRAPED, SAMPLE_METADATA, SAMPLE_TYPED };
 /** One endpoint: what all sources say about one (scheme, host, port). */
 struct entry {
     struct list records; /**< never empty while the entry is in the table */
+    struct list stale;   /**< in fleet.stale: the newest snapshot shows it as it was */
     struct slice address_key;
     struct fleet_address *address;
     struct cell *cell;
@@ -72,6 +75,7 @@ struct entry {
 
 struct slot {
     struct entry *entry; /**< NULL: free */
+    struct shown *shown; /**< in the newest snapshot; NULL: not in it */
     uint32_t generation; /**< given out last */
 };
 
@@ -114,7 +118,9 @@ struct fleet {
     struct slab address_slab;
     struct cell_home home;
     bool dirty;
+    struct list stale; /**< entries */
     struct built *newest;
+    struct shown *retired, *retired_last; /**< by last_seq */
 };
 
 /** Deep copy with metadata read. WEIR_E_INVALID, WEIR_E_FULL (too much text), WEIR_E_NOMEM. */
@@ -122,7 +128,8 @@ int fleet_record_new(const struct mem *mem,
                      uint16_t source,
                      const struct instance *i,
                      struct record **out) MUST_CHECK;
-void fleet_record_free(struct record *r);
+/** Give up a reference. */
+void fleet_record_put(struct record *r);
 
 /** Key of an address, lower case: "s" or "p", port, host. @param out at least ADDRESS_KEY_MAX bytes. */
 enum { ADDRESS_KEY_MAX = ENDPOINT_TEXT_MAX + 8 };
@@ -135,6 +142,10 @@ void fleet_free_built(struct fleet *f, struct built *b);
 
 /** An entry with its first cell, in the table but without records. WEIR_E_FULL, WEIR_E_NOMEM. */
 int fleet_entry_new(struct fleet *f, struct slice key, struct entry **out) MUST_CHECK;
+/** The next snapshot shows it anew. */
+void fleet_entry_stale(struct fleet *f, struct entry *e);
+/** The same, and there has to be one. */
+void fleet_entry_changed(struct fleet *f, struct entry *e);
 /** Its last record is gone. */
 void fleet_entry_remove(struct fleet *f, struct entry *e);
 /** By its current generation, or NULL. */

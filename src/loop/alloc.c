@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "loop/alloc.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -19,6 +20,11 @@ const struct mem *loop_mem(void)
     static const struct mem mem = {.resize = resize};
 
     return &mem;
+}
+
+void loop_mem_trim(void)
+{
+    (void)malloc_trim(0);
 }
 
 void *loop_pages(size_t n)

@@ -8,6 +8,9 @@
 /** Shared, thread-safe, never NULL. */
 const struct mem *loop_mem(void);
 
+/** Pages that are free in the middle of the heap go back to the system. Cost: O(heap), some milliseconds for 50 MB. */
+void loop_mem_trim(void);
+
 /**
  * Fresh zeroed pages: n bytes of address space that take memory only where they are touched. NULL when refused. Give
  * them back by loop_pages_free() with the same n.

@@ -90,6 +90,7 @@ enum { WEIGHT_ONE = 1000, WEIGHT_MAX = 10000000 };
 struct endpoint {
     uint32_t slot;        /**< index in the fleet table; reused after the endpoint is gone */
     uint32_t generation;  /**< tells users of one slot apart; starts at 1 */
+    uint64_t seq;         /**< of the first snapshot that shows it as it is here */
     struct slice id;      /**< what people and metrics call it: its own id, else host:port */
     struct slice service; /**< the first of services */
     const struct slice *services;

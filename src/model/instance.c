@@ -4,12 +4,22 @@
 #include "base/bug.h"
 #include "base/hash.h"
 
+/* Of nothing there is no copy. */
+static void *array(struct arena *a, uint32_t n, size_t size, int *rc)
+{
+    void *p = n ? arena_array(a, n, size) : NULL;
+
+    *rc = n && !p ? WEIR_E_NOMEM : 0;
+    return p;
+}
+
 static int copy_kv(struct arena *a, const struct kv *from, uint32_t n, const struct kv **out)
 {
-    struct kv *to = arena_array(a, n, sizeof(*to));
+    int rc;
+    struct kv *to = array(a, n, sizeof(*to), &rc);
 
-    if (!to)
-        return WEIR_E_NOMEM;
+    if (rc)
+        return rc;
     for (uint32_t i = 0; i < n; i++)
         if (arena_slice(a, from[i].key, &to[i].key) || arena_slice(a, from[i].value, &to[i].value))
             return WEIR_E_NOMEM;
@@ -22,10 +32,11 @@ int model_copy_models(struct arena *a,
                       uint32_t n,
                       const struct model_ref **out)
 {
-    struct model_ref *to = arena_array(a, n, sizeof(*to));
+    int rc;
+    struct model_ref *to = array(a, n, sizeof(*to), &rc);
 
-    if (!to)
-        return WEIR_E_NOMEM;
+    if (rc)
+        return rc;
     for (uint32_t i = 0; i < n; i++) {
         to[i] = from[i];
         if (arena_slice(a, from[i].id, &to[i].id) ||
@@ -39,10 +50,11 @@ int model_copy_models(struct arena *a,
 
 static int copy_devices(struct arena *a, struct instance *i)
 {
-    struct device *to = arena_array(a, i->n_devices, sizeof(*to));
+    int rc;
+    struct device *to = array(a, i->n_devices, sizeof(*to), &rc);
 
-    if (!to)
-        return WEIR_E_NOMEM;
+    if (rc)
+        return rc;
     for (uint32_t d = 0; d < i->n_devices; d++) {
         to[d] = i->devices[d];
         if (arena_slice(a, i->devices[d].uuid, &to[d].uuid) ||
@@ -55,15 +67,48 @@ static int copy_devices(struct arena *a, struct instance *i)
 
 static int copy_services(struct arena *a, struct instance *i)
 {
-    struct slice *to = arena_array(a, i->n_services, sizeof(*to));
+    int rc;
+    struct slice *to = array(a, i->n_services, sizeof(*to), &rc);
 
-    if (!to)
-        return WEIR_E_NOMEM;
+    if (rc)
+        return rc;
     for (uint32_t k = 0; k < i->n_services; k++)
         if (arena_slice(a, i->services[k], &to[k]))
             return WEIR_E_NOMEM;
     i->services = to;
     return 0;
+}
+
+static size_t text_room(const struct slice s)
+{
+    return s.p ? s.n + 1 : 0;
+}
+
+static size_t kv_room(const struct kv *kv, uint32_t n)
+{
+    size_t room = ARENA_ROOM(n, sizeof(*kv));
+
+    for (uint32_t i = 0; i < n; i++)
+        room += text_room(kv[i].key) + text_room(kv[i].value);
+    return room;
+}
+
+size_t model_instance_room(const struct instance *i)
+{
+    size_t room =
+        text_room(i->key) + text_room(i->id) + text_room(i->host) + text_room(i->region) +
+        text_room(i->zone) + text_room(i->cluster) + kv_room(i->labels, i->n_labels) +
+        kv_room(i->metadata, i->n_metadata) + ARENA_ROOM(i->n_services, sizeof(*i->services)) +
+        ARENA_ROOM(i->n_models, sizeof(*i->models)) + ARENA_ROOM(i->n_devices, sizeof(*i->devices));
+
+    for (uint32_t k = 0; k < i->n_services; k++)
+        room += text_room(i->services[k]);
+    for (uint32_t k = 0; k < i->n_models; k++)
+        room += text_room(i->models[k].id) + text_room(i->models[k].version) +
+                text_room(i->models[k].lora_base);
+    for (uint32_t k = 0; k < i->n_devices; k++)
+        room += text_room(i->devices[k].uuid) + text_room(i->devices[k].type);
+    return room;
 }
 
 int model_instance_copy(struct arena *a, const struct instance *from, struct instance *to)

@@ -15,6 +15,9 @@ int model_instance_copy(struct arena *a,
                         const struct instance *from,
                         struct instance *to) MUST_CHECK;
 
+/** Bytes that a copy takes of an arena (arena_reserve). Cost: linear in the number of texts. */
+size_t model_instance_room(const struct instance *i);
+
 /** Only its models; results as above. */
 int model_copy_models(struct arena *a,
                       const struct model_ref *from,

@@ -16,7 +16,11 @@ struct fetcher {
     struct loop_timer timer;
     struct list fetches;
     struct list watches;
+    uint32_t n, peak; /* under way; the most since they were few */
 };
+
+/* Bytes of libcurl's buffer where little is expected, and how many at once are a burst. */
+enum { BRIEF_BYTES = 2048, BURST = 256 };
 
 struct fetch {
     struct fetcher *fetcher;
@@ -27,6 +31,7 @@ struct fetch {
     struct buf body; /* of the answer */
     struct buf sent; /* the request's own body */
     uint64_t started_ns;
+    bool counted;
     fetch_done_fn done;
     int (*on_data)(void *ctx, struct slice piece);
     void *ctx;
@@ -39,8 +44,19 @@ struct socket_watch {
     struct fetcher *fetcher;
 };
 
+/* A burst, such as the first checks of a large fleet, leaves a heap full of holes: its pages go back. */
+static void after_burst(struct fetcher *f)
+{
+    if (f->peak < BURST || f->n > f->peak / 8)
+        return;
+    f->peak = f->n;
+    loop_mem_trim();
+}
+
 static void dispose(struct fetch *t)
 {
+    struct fetcher *f = t->fetcher;
+
     curl_multi_remove_handle(t->fetcher->multi, t->easy);
     curl_easy_cleanup(t->easy);
     curl_slist_free_all(t->headers);
@@ -48,7 +64,9 @@ static void dispose(struct fetch *t)
     buf_fini(&t->body);
     buf_fini(&t->sent);
     list_del(&t->node);
+    f->n -= t->counted;
     mem_free(loop_mem(), t);
+    after_burst(f);
 }
 
 static int error_of(CURLcode code, const struct fetch *t)
@@ -380,6 +398,10 @@ int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch *
     curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
     curl_easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
+    if (o->brief)
+        curl_easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)BRIEF_BYTES);
+    /* Most hosts are addresses; a cache of thousands of them is walked whole at each connection. */
+    curl_easy_setopt(t->easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
     curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(o->timeout_ns / NS_PER_MS));
     if (o->connect_ns)
         curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_ns / NS_PER_MS));
@@ -394,6 +416,8 @@ int fetch_start(struct fetcher *f, const struct fetch_options *o, struct fetch *
         curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, buf_slice(&t->sent).p);
     }
     list_add(&f->fetches, &t->node);
+    t->counted = true;
+    f->peak = MAX(f->peak, ++f->n);
     if (curl_multi_add_handle(f->multi, t->easy) != CURLM_OK) {
         dispose(t);
         return WEIR_E_IO;

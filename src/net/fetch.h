@@ -46,6 +46,7 @@ struct fetch_options {
     uint64_t
         timeout_ns;  /**< whole exchange; 0 = no end: a dead peer is noticed by TCP's keep-alive */
     size_t body_max; /**< of the answer, without on_data */
+    bool brief;      /**< its usual answer has a few lines: takes less memory while it waits */
     /**
      * Set: the body of an answer with status 200 comes piece by piece as it arrives. Not 0 ends the exchange: done follows
      * with WEIR_E_IO. Must not call fetch_*().

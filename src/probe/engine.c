@@ -60,11 +60,11 @@ struct engine_reader {
     /* numbers */
     bool use_slots;
     uint32_t quiet, skipped;
-    double start_s; /* of the engine's process; 0 = never told */
-    struct engine_metrics last, partial;
-    bool has_last;
+    double start_s;                 /* of the engine's process; 0 = never told */
+    struct engine_metrics *last;    /* NULL: none were read; most of a fleet reports itself */
+    struct sample *sample;          /* as told last; NULL: nothing is known */
+    struct engine_metrics *partial; /* while its memory is asked for */
     uint64_t last_ns;
-    struct sample sample;
     double ratio;
 };
 
@@ -84,7 +84,7 @@ static void emit(struct engine_reader *r, uint32_t news)
         .kind = r->detected || r->adapter != &engine_generic ? r->adapter->kind : ENGINE_UNKNOWN,
         .models = r->list.list,
         .n_models = r->list.n,
-        .sample = r->sample,
+        .sample = r->sample ? *r->sample : (struct sample){0},
         .prefix_hit_ratio = r->ratio,
         .why = r->why,
     };
@@ -123,6 +123,7 @@ static int ask(struct engine_reader *r,
                                   .content_type = post ? "application/json" : NULL,
                                   .timeout_ns = r->o.timeout_ns,
                                   .body_max = answer_max,
+                                  .brief = answer_max == HEALTH_ANSWER_MAX,
                                   .done = done,
                                   .ctx = r};
         rc = fetch_start(r->o.fetcher, &o, out);
@@ -147,10 +148,17 @@ static bool is_auto(const struct engine_reader *r)
     return r->o.kind == ENGINE_UNKNOWN;
 }
 
+static void forget_last(struct engine_reader *r)
+{
+    mem_free(loop_mem(), r->last);
+    r->last = NULL;
+}
+
 static void forget_numbers(struct engine_reader *r)
 {
-    r->has_last = false;
-    r->sample = (struct sample){0};
+    forget_last(r);
+    mem_free(loop_mem(), r->sample);
+    r->sample = NULL;
     r->ratio = -1;
 }
 
@@ -378,11 +386,16 @@ static bool take_numbers(struct engine_reader *r, const struct engine_metrics *n
     if (now->known == 0)
         return false;
     uint64_t at = loop_clock();
-    engine_metrics_sample(now, r->has_last ? &r->last : NULL, at - r->last_ns, &r->sample,
-                          &r->ratio);
-    r->last = *now;
+    if (!r->sample)
+        r->sample = mem_zalloc(loop_mem(), sizeof(*r->sample));
+    if (!r->sample)
+        return false;
+    engine_metrics_sample(now, r->last, at - r->last_ns, r->sample, &r->ratio);
+    if (!r->last)
+        r->last = mem_alloc(loop_mem(), sizeof(*r->last));
+    if (r->last)
+        *r->last = *now;
     r->last_ns = at;
-    r->has_last = true;
     return true;
 }
 
@@ -393,9 +406,11 @@ static void on_memory(void *ctx, const struct fetch_result *f)
 
     r->numbers = NULL;
     if (!f->error && f->status == 200)
-        (void)r->adapter->memory(f->body, &r->partial);
-    if (!take_numbers(r, &r->partial))
+        (void)r->adapter->memory(f->body, r->partial);
+    if (!take_numbers(r, r->partial))
         forget_numbers(r);
+    mem_free(loop_mem(), r->partial);
+    r->partial = NULL;
     emit(r, ENGINE_NEWS_SAMPLE);
 }
 
@@ -416,7 +431,11 @@ static bool read_numbers(struct engine_reader *r, struct slice body, uint32_t *n
         look_whether_restarted(r, &now, news);
     }
     if (now.known && r->adapter->memory_path) {
-        r->partial = now;
+        if (!r->partial)
+            r->partial = mem_alloc(loop_mem(), sizeof(*r->partial));
+        if (!r->partial)
+            return take_numbers(r, &now);
+        *r->partial = now;
         if (ask(r, r->base, r->adapter->memory_path, NULL, HEALTH_ANSWER_MAX, on_memory,
                 &r->numbers) == 0)
             return true;
@@ -497,7 +516,7 @@ static void on_scrape(struct loop_timer *t)
 
     loop_timer_set(r->o.loop, t, loop_now(r->o.loop) + r->o.interval_ns);
     if (r->o.wants_sample && !r->o.wants_sample(r->o.ctx)) {
-        r->has_last = false;
+        forget_last(r);
         r->looked_metrics = true;
         look(r, &news);
         emit(r, news);
@@ -571,7 +590,7 @@ static void on_health(void *ctx, const struct fetch_result *f)
         r->ever_ready = true;
     if (!r->reachable) {
         r->ever_ready = false;
-        r->has_last = false;
+        forget_last(r);
     }
     bool returned = r->reachable && !was_reachable && before != ENGINE_STATE_UNKNOWN;
     bool woke = r->state == ENGINE_STATE_READY && before != ENGINE_STATE_READY &&
@@ -678,6 +697,8 @@ void engine_reader_free(struct engine_reader *r)
     cancel(&r->sign);
     loop_timer_cancel(&r->health_timer);
     loop_timer_cancel(&r->scrape_timer);
+    forget_numbers(r);
+    mem_free(loop_mem(), r->partial);
     arena_fini(&r->arena);
     arena_fini(&r->arena_next);
     mem_free(loop_mem(), r->base);

@@ -21,7 +21,6 @@ struct target {
     enum engine_kind kind, told;
     bool wants_models;
     bool asked; /* it answered, with its models or without */
-    bool seen;  /* in the snapshot being followed */
     struct engine_reader *reader;
 };
 
@@ -31,12 +30,15 @@ struct prober {
     struct target **by_slot; /* indexed by slot; NULL = none */
     uint32_t n_slots;
     struct list targets;
+    uint32_t n_targets;
+    uint64_t seq; /* of the snapshot that is followed */
 };
 
 static void drop(struct target *t)
 {
     engine_reader_free(t->reader);
     list_del(&t->node);
+    t->prober->n_targets--;
     if (t->prober->by_slot[t->slot] == t)
         t->prober->by_slot[t->slot] = NULL;
     mem_free(loop_mem(), t);
@@ -186,6 +188,7 @@ static int add(struct prober *p, const struct endpoint *e)
         return rc;
     }
     list_add(&p->targets, &t->node);
+    p->n_targets++;
     p->by_slot[t->slot] = t;
     return 0;
 }
@@ -206,35 +209,45 @@ static bool other(const struct target *t, const struct endpoint *e)
     return t->generation != e->generation || (!e->engine_probed && e->engine != t->kind);
 }
 
+static int follow(struct prober *p, const struct endpoint *e)
+{
+    struct target *t = e->slot < p->n_slots ? p->by_slot[e->slot] : NULL;
+
+    if (t && other(t, e)) {
+        drop(t);
+        t = NULL;
+    }
+    if (!t)
+        return add(p, e);
+    t->wants_models = e->models_probed || e->n_models == 0;
+    engine_reader_want_models(t->reader, t->wants_models);
+    return 0;
+}
+
+/* Both are in order of slots. */
+static void drop_absent(struct prober *p, const struct snapshot *s)
+{
+    uint32_t m = 0;
+
+    for (uint32_t slot = 0; slot < p->n_slots && p->n_targets > s->n_members; slot++) {
+        while (m < s->n_members && s->members[m].endpoint->slot < slot)
+            m++;
+        if (p->by_slot[slot] && (m == s->n_members || s->members[m].endpoint->slot != slot))
+            drop(p->by_slot[slot]);
+    }
+}
+
 int prober_sync(struct prober *p, const struct snapshot *s)
 {
-    int rc = 0;
-
-    weir_list_foreach (node, &p->targets)
-        container_of(node, struct target, node)->seen = false;
     for (uint32_t i = 0; i < s->n_members; i++) {
         const struct endpoint *e = s->members[i].endpoint;
-        struct target *t = e->slot < p->n_slots ? p->by_slot[e->slot] : NULL;
-        if (t && other(t, e)) {
-            drop(t);
-            t = NULL;
-        }
-        if (!t) {
-            rc = add(p, e);
-            if (rc)
-                break;
-            t = p->by_slot[e->slot];
-        }
-        t->seen = true;
-        t->wants_models = e->models_probed || e->n_models == 0;
-        engine_reader_want_models(t->reader, t->wants_models);
+        int rc = e->seq > p->seq ? follow(p, e) : 0;
+        if (rc)
+            return rc;
     }
-    weir_list_foreach_safe (node, &p->targets) {
-        struct target *t = container_of(node, struct target, node);
-        if (!t->seen && rc == 0)
-            drop(t);
-    }
-    return rc;
+    drop_absent(p, s);
+    p->seq = s->seq;
+    return 0;
 }
 
 int prober_reconfigure(struct prober *p, const struct probe_options *o, const struct snapshot *s)

@@ -59,7 +59,7 @@ void prober_free(struct prober *p);
 
 /**
  * Follow a new snapshot: start checking who is new (at once), stop checking who is gone. Others keep their rhythm.
- * Cost: O(endpoints).
+ * Cost: what has changed, and a glance at each of the others.
  */
 int prober_sync(struct prober *p, const struct snapshot *s) MUST_CHECK;
 

@@ -62,6 +62,8 @@ def test_a_bad_file_changes_nothing_and_is_told(start_weir, upstream, tmp_path):
     h.wait_until(lambda: stat(weir, "errors_total") == 1, "the error")
     assert stat(weir, "up") == 0
     weir.wait_line(r"source=file: .*endpoints.yaml:3:3: .*wieght.* did you mean .weight")
+    put(path, text="")                              # somebody is about to write it
+    weir.wait_line(r"source=file: .*endpoints.yaml: it is empty")
     os.unlink(path)
     h.wait_until(lambda: weir.log_contains("No such file"), "the missing file")
     assert listed(weir) == ids(a)

@@ -10,7 +10,6 @@ enum { EVENT_MAX = 4096 };
 struct changes_seen {
     uint32_t generation;
     bool there;
-    bool now; /* in the snapshot that is looked at */
     bool draining;
     bool ejected;
     int health;
@@ -51,8 +50,9 @@ static bool room_for(struct changes *c, uint32_t slot)
     return true;
 }
 
-static void gone(struct changes_seen *seen, struct admin *admin)
+static void gone(struct changes *c, struct changes_seen *seen, struct admin *admin)
 {
+    c->n_there--;
     tell(admin, "endpoint_left", seen->id, seen->generation, NULL);
     mem_free(loop_mem(), seen->id);
     *seen = (struct changes_seen){0};
@@ -64,25 +64,27 @@ static bool ejected(struct cell *cell, uint64_t now_ns)
            sched_breaker_look(cell, now_ns).state != BREAKER_CLOSED;
 }
 
-static void
-look(struct changes_seen *seen, const struct member *m, uint64_t now_ns, struct admin *admin)
+static void look(struct changes *c, const struct member *m, uint64_t now_ns, struct admin *admin)
 {
     static const char *const words[] = {"unknown", "up", "down"};
     const struct endpoint *e = m->endpoint;
+    if (!room_for(c, e->slot))
+        return;
+    struct changes_seen *seen = &c->seen[e->slot];
     int health = atomic_load_explicit(&m->cell->health, memory_order_relaxed);
     bool out = ejected(m->cell, now_ns);
 
     if (seen->there && seen->generation != e->generation)
-        gone(seen, admin);
+        gone(c, seen, admin);
     if (!seen->there) {
         char *id = mem_strdup(loop_mem(), e->id);
         if (!id)
             return;
         *seen = (struct changes_seen){.generation = e->generation, .there = true, .id = id};
+        c->n_there++;
         tell(admin, "endpoint_joined", id, e->generation, words[health]);
         seen->health = health;
     }
-    seen->now = true;
     if (health != seen->health && health != HEALTH_UNKNOWN)
         tell(admin, health == HEALTH_UP ? "endpoint_up" : "endpoint_down", seen->id, e->generation,
              NULL);
@@ -97,16 +99,41 @@ look(struct changes_seen *seen, const struct member *m, uint64_t now_ns, struct 
     seen->draining = e->draining;
 }
 
+/* Both are in order of slots. */
+static void tell_gone(struct changes *c, const struct snapshot *s, struct admin *admin)
+{
+    uint32_t m = 0;
+
+    for (uint32_t slot = 0; slot < c->n && c->n_there > s->n_members; slot++) {
+        while (m < s->n_members && s->members[m].endpoint->slot < slot)
+            m++;
+        if (c->seen[slot].there && (m == s->n_members || s->members[m].endpoint->slot != slot))
+            gone(c, &c->seen[slot], admin);
+    }
+}
+
 void changes_look(struct changes *c, const struct snapshot *s, uint64_t now_ns, struct admin *admin)
 {
-    for (uint32_t i = 0; i < c->n; i++)
-        c->seen[i].now = false;
     for (uint32_t i = 0; i < s->n_members; i++)
-        if (room_for(c, s->members[i].endpoint->slot))
-            look(&c->seen[s->members[i].endpoint->slot], &s->members[i], now_ns, admin);
-    for (uint32_t i = 0; i < c->n; i++)
-        if (c->seen[i].there && !c->seen[i].now)
-            gone(&c->seen[i], admin);
+        look(c, &s->members[i], now_ns, admin);
+    tell_gone(c, s, admin);
+}
+
+void changes_follow(struct changes *c,
+                    const struct snapshot *s,
+                    uint64_t now_ns,
+                    struct admin *admin)
+{
+    for (uint32_t i = 0; i < s->n_members; i++)
+        if (s->members[i].endpoint->seq > c->seq)
+            look(c, &s->members[i], now_ns, admin);
+    tell_gone(c, s, admin);
+    c->seq = s->seq;
+}
+
+void changes_of(struct changes *c, const struct member *m, uint64_t now_ns, struct admin *admin)
+{
+    look(c, m, now_ns, admin);
 }
 
 void changes_fini(struct changes *c)

@@ -16,6 +16,8 @@ struct changes_seen;
 struct changes {
     struct changes_seen *seen; /**< by slot */
     uint32_t n;
+    uint32_t n_there;
+    uint64_t seq; /**< of the snapshot that was followed last */
 };
 
 /** Tell what is not as it was at the last look. Without memory, later. Cost: O(slots). Thread: control. */
@@ -23,6 +25,13 @@ void changes_look(struct changes *c,
                   const struct snapshot *s,
                   uint64_t now_ns,
                   struct admin *admin);
+/** The same of a new snapshot: only those that it shows otherwise than the last one. Cost: a glance at the others. */
+void changes_follow(struct changes *c,
+                    const struct snapshot *s,
+                    uint64_t now_ns,
+                    struct admin *admin);
+/** The same of one endpoint of the snapshot that was followed last. Cost: constant. */
+void changes_of(struct changes *c, const struct member *m, uint64_t now_ns, struct admin *admin);
 void changes_fini(struct changes *c);
 
 #endif /* WEIR_APPS_SERVE_CHANGES_H */

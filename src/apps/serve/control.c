@@ -9,12 +9,13 @@
 #include "sched/breaker.h"
 #include "sched/ledger.h"
 
-#define COALESCE_NS (20 * NS_PER_MS)
-#define RECLAIM_NS  (500 * NS_PER_MS)
-#define WATCH_NS    (100 * NS_PER_MS)
-#define REMEMBER_NS (24 * 3600 * NS_PER_S)
+#define COALESCE_NS   (20 * NS_PER_MS)
+#define RECLAIM_NS    (500 * NS_PER_MS)
+#define TRIM_QUIET_NS (1 * NS_PER_S)
+#define WATCH_NS      (100 * NS_PER_MS)
+#define REMEMBER_NS   (24 * 3600 * NS_PER_S)
 
-enum { ENDPOINTS_MAX = 65536 };
+enum { ENDPOINTS_MAX = 65536, TRIM_GROWTH = 256 };
 
 /* The first change after a quiet time is published at the end of this turn; what follows waits for 20 ms to pass. */
 static void schedule_build(struct control *c, uint16_t source)
@@ -128,10 +129,8 @@ static int on_sample(void *ctx, uint16_t source, struct slice key, const struct 
  */
 static void settle_synced(struct control *c)
 {
-    bool unasked = c->prober && prober_unasked(c->prober) > 0;
-
     for (uint16_t i = 0; i < c->n_sources; i++) {
-        if (!c->told[i] || (unasked && i != c->source_registry))
+        if (!c->told[i] || (i != c->source_registry && c->prober && prober_unasked(c->prober)))
             continue;
         c->told[i] = false;
         fleet_synced(c->fleet, i);
@@ -181,6 +180,13 @@ static bool build_and_swap(struct control *c)
     return true;
 }
 
+static bool in_use(void *ctx, const struct snapshot *s)
+{
+    struct control *c = ctx;
+
+    return s == c->snapshot || (c->proxy && proxy_snapshot_in_use(c->proxy, s));
+}
+
 void control_publish(struct control *c)
 {
     /* Only when the prober knows the new endpoints can it say whether all were asked; that may change "synced". */
@@ -190,7 +196,8 @@ void control_publish(struct control *c)
     if (fleet_dirty(c->fleet) && !build_and_swap(c))
         return;
     loop_timer_cancel(&c->build);
-    changes_look(&c->changes, c->snapshot, loop_now(c->loop), c->admin);
+    fleet_reclaim(c->fleet, in_use, c);
+    changes_follow(&c->changes, c->snapshot, loop_now(c->loop), c->admin);
     for (uint16_t i = 0; i < c->n_sources; i++) {
         if (c->pending_since_ns[i])
             c->sources[i].delay_seconds = (double)(loop_clock() - c->pending_since_ns[i]) / 1e9;
@@ -203,11 +210,17 @@ static void on_build(struct loop_timer *t)
     control_publish(container_of(t, struct control, build));
 }
 
-static bool in_use(void *ctx, const struct snapshot *s)
+/* Lists that brought many endpoints were read in memory that lies free between them now. */
+static void trim_after_growth(struct control *c)
 {
-    struct control *c = ctx;
+    uint32_t n = c->snapshot->n_members;
 
-    return s == c->snapshot || (c->proxy && proxy_snapshot_in_use(c->proxy, s));
+    if (n < c->trimmed_at)
+        c->trimmed_at = n;
+    if (n - c->trimmed_at < TRIM_GROWTH || loop_now(c->loop) - c->built_ns < TRIM_QUIET_NS)
+        return;
+    c->trimmed_at = n;
+    loop_mem_trim();
 }
 
 static void on_reclaim(struct loop_timer *t)
@@ -215,6 +228,7 @@ static void on_reclaim(struct loop_timer *t)
     struct control *c = container_of(t, struct control, reclaim);
 
     fleet_reclaim(c->fleet, in_use, c);
+    trim_after_growth(c);
     loop_timer_set(c->loop, t, loop_now(c->loop) + RECLAIM_NS);
 }
 
@@ -297,7 +311,7 @@ static void on_health(
         fleet_probe(c->fleet, slot, generation, verdict == PROBE_OK, loop_now(c->loop));
     if ((int)after == before)
         return;
-    changes_look(&c->changes, c->snapshot, loop_now(c->loop), c->admin);
+    changes_of(&c->changes, m, loop_now(c->loop), c->admin);
     if (after == HEALTH_UP) {
         log_info("control", "endpoint %.*s is up", SLICE_ARG(m->endpoint->id));
         if (c->proxy)

@@ -66,6 +66,7 @@ struct control {
     struct changes changes;
     struct exporters *exporters; /**< who knows the GPUs of hosts; NULL before the start */
     uint64_t built_ns;
+    uint32_t trimmed_at; /**< endpoints when free memory was last given back */
     uint64_t reloads_ok, reloads_failed;
     struct control_note *notes; /**< by slot: why the last check failed */
     uint32_t n_notes;

@@ -58,11 +58,11 @@ static void consul_entries_become_instances(void **state)
                   "\"Checks\":[{\"CheckID\":\"_service_maintenance:b\",\"Status\":\"critical\"}]},"
                   "{\"Node\":{},\"Service\":{\"ID\":\"c\",\"Port\":1}},"
                   "{\"Node\":{\"Address\":\"h\"},\"Service\":{\"ID\":\"d\",\"Port\":0}}, 7]"),
-            &a),
+            NULL, 0, &a),
         0);
     assert_int_equal(a.n, 2);
     assert_int_equal(a.n_bad, 3);
-    const struct instance *i = a.instances;
+    const struct instance *i = &a.entries[0].instance;
     assert_string_equal(i->key.p, "n1/a");
     assert_string_equal(i->host.p, "fd00::1");
     assert_int_equal(i->port, 8000);
@@ -75,22 +75,60 @@ static void consul_entries_become_instances(void **state)
     assert_string_equal(value(i->metadata, i->n_metadata, "datacenter"), "dc1");
     assert_string_equal(value(i->labels, i->n_labels, "gpu"), "true");
     assert_string_equal(value(i->labels, i->n_labels, "tier"), "gold");
-    i++;
+    i = &a.entries[1].instance;
     assert_string_equal(i->host.p, "10.0.0.2");
     assert_false(i->healthy || i->enabled || i->tls);
     assert_int_equal(i->weight, WEIGHT_MAX);
     assert_int_equal(i->n_labels, 0);
 }
 
+#define ENTRY(id, port)                                                                            \
+    "{\"Node\":{\"Node\":\"n,]\",\"Address\":\"h\"},\"Service\":{\"ID\":\"" id "\",\"Port\":" port \
+    "}}"
+
+static void consul_entries_that_are_as_they_were_are_not_read_again(void **state)
+{
+    (void)state;
+    struct consul_answer first, next;
+
+    assert_int_equal(consul_read(&arena,
+                                 SLICE("[" ENTRY("a", "1") "," ENTRY("b", "2") " , " ENTRY(
+                                     "c", "3") "," ENTRY("d", "4") "]\n"),
+                                 NULL, 0, &first),
+                     0);
+    assert_int_equal(first.n, 4);
+    struct consul_seen seen[4];
+    for (uint32_t i = 0; i < first.n; i++)
+        seen[i] = (struct consul_seen){first.entries[i].hash, first.entries[i].instance.key};
+    /* b has gone, c is another, x is new. */
+    assert_int_equal(consul_read(&arena,
+                                 SLICE(" [ " ENTRY("a", "1") "," ENTRY("x", "9") "," ENTRY(
+                                     "c", "8") "," ENTRY("d", "4") " ] "),
+                                 seen, first.n, &next),
+                     0);
+    static const struct {
+        const char *key;
+        bool same;
+        uint16_t port;
+    } want[] = {{"n,]/a", true, 0}, {"n,]/x", false, 9}, {"n,]/c", false, 8}, {"n,]/d", true, 0}};
+    assert_int_equal(next.n, ARRAY_LEN(want));
+    for (uint32_t i = 0; i < next.n; i++) {
+        assert_string_equal(next.entries[i].instance.key.p, want[i].key);
+        assert_int_equal(next.entries[i].same, want[i].same);
+        assert_int_equal(next.entries[i].instance.port, want[i].port);
+    }
+}
+
 static void what_is_no_list_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"", "{}", "null", "[", "[{\"Node\"", "<html>"};
+    static const char *const bad[] = {"",    "{}",  "null", "[",       "[{\"Node\"", "<html>",
+                                      "[]x", "[,]", "[{}",  "[{} {}]", "[}]",        "[x]"};
     struct consul_answer a;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        assert_int_equal(consul_read(&arena, slice_str(bad[i]), &a), WEIR_E_INVALID);
-    assert_int_equal(consul_read(&arena, SLICE("[]"), &a), 0);
+        assert_int_equal(consul_read(&arena, slice_str(bad[i]), NULL, 0, &a), WEIR_E_INVALID);
+    assert_int_equal(consul_read(&arena, SLICE("[]"), NULL, 0, &a), 0);
     assert_int_equal(a.n, 0);
 }
 
@@ -243,7 +281,7 @@ static void without_memory_nothing_leaks(void **state)
     for (long at = 1; rc == WEIR_E_NOMEM; at++) {
         arena_fini(&arena);
         heap.fail_at = at;
-        rc = consul_read(&arena, slice_str(list), &a);
+        rc = consul_read(&arena, slice_str(list), NULL, 0, &a);
     }
     heap.fail_at = 0;
     assert_int_equal(rc, 0);
@@ -253,6 +291,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(consul_entries_become_instances, setup, teardown),
+        cmocka_unit_test_setup_teardown(consul_entries_that_are_as_they_were_are_not_read_again,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_no_list_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(etcd_ranges_are_decoded, setup, teardown),
         cmocka_unit_test_setup_teardown(etcd_watches_tell_events_and_their_end, setup, teardown),

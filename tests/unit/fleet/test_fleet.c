@@ -762,6 +762,49 @@ static void snapshots_live_while_used(void **state)
     close_world(&w);
 }
 
+static void snapshots_share_who_did_not_change(void **state)
+{
+    (void)state;
+    struct world w;
+    struct rig_host one, two;
+    const struct snapshot *first;
+
+    open_world(&w, 2);
+    rig_host(&one, 1, "model_id=a");
+    rig_host(&two, 2, "model_id=b");
+    one.i.n_models = two.i.n_models = 0;
+    assert_int_equal(fleet_upsert(w.fleet, 0, &one.i, T0), 0);
+    assert_int_equal(fleet_upsert(w.fleet, 0, &two.i, T0), 0);
+    assert_int_equal(fleet_build(w.fleet, T0, &first), 0);
+    two.i.weight = 7;
+    assert_int_equal(fleet_upsert(w.fleet, 0, &two.i, T0), 0);
+    assert_int_equal(fleet_build(w.fleet, T0, &w.s), 0);
+    assert_ptr_equal(w.s->members[0].endpoint, first->members[0].endpoint);
+    assert_int_equal(w.s->members[0].endpoint->seq, first->seq);
+    assert_ptr_not_equal(w.s->members[1].endpoint, first->members[1].endpoint);
+    assert_int_equal(w.s->members[1].endpoint->seq, w.s->seq);
+    assert_int_equal(first->members[1].endpoint->weight, one.i.weight);
+    assert_int_equal(w.s->members[1].endpoint->weight, 7);
+    fleet_reclaim(w.fleet, nobody, NULL);
+
+    /* A second source has a word in it, and takes it back: merged, and shown as it was. */
+    struct rig_host other;
+    rig_host(&other, 1, "model_id=c zone=z");
+    other.i.zone = SLICE("z");
+    other.i.n_models = 0;
+    assert_int_equal(fleet_upsert(w.fleet, 1, &other.i, T0), 0);
+    build(&w, T0);
+    eq(w.s->members[0].endpoint->zone, "z");
+    assert_int_equal(w.s->members[0].endpoint->n_models, 2);
+    fleet_remove(w.fleet, 1, other.i.key, T0);
+    build(&w, T0);
+    assert_int_equal(w.s->members[0].endpoint->zone.n, 0);
+    assert_int_equal(w.s->members[0].endpoint->n_models, 1);
+    assert_int_equal(model_find(w.s, SLICE("b"))->members[0], 1);
+    fleet_reclaim(w.fleet, nobody, NULL);
+    close_world(&w);
+}
+
 /* Fail the n-th allocation in turn, until one run needs none: each failure leaves everything as it was. */
 static void failing_allocations_leave_the_fleet_as_it_was(void **state)
 {
@@ -852,6 +895,7 @@ int main(void)
         cmocka_unit_test(the_table_has_an_end),
         cmocka_unit_test(drain_by_the_operator_survives_updates),
         cmocka_unit_test(snapshots_live_while_used),
+        cmocka_unit_test(snapshots_share_who_did_not_change),
         cmocka_unit_test(failing_allocations_leave_the_fleet_as_it_was),
     };
     return cmocka_run_group_tests_name("fleet", tests, NULL, NULL);
