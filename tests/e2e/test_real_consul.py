@@ -194,7 +194,7 @@ def test_the_least_rights_and_less(start_weir, upstream, keeper, tmp_path):
     assert not weir.log_contains(reader)
 
 
-def test_tls_with_client_certificates(start_weir, upstream, keeper, tmp_path):
+def test_tls_with_client_certificates(agent, engine, start_weir, upstream, keeper, tmp_path):       # noqa: F811
     pki = keeper.add(Pki())
     consul = keeper.add(Consul(tmp_path, tls=pki))
     a = upstream(name="a")
@@ -202,6 +202,9 @@ def test_tls_with_client_certificates(start_weir, upstream, keeper, tmp_path):
     weir = start_weir(by_consul(consul, ca=f"file:{pki.ca}", cert=f"file:{pki.cert[0]}", key=f"file:{pki.cert[1]}"))
     weir.wait_up(a)
     assert answered_by(weir, 2) == {"a"}
+    agent(f"consul+https://127.0.0.1:{consul.port}", engine.url, "--gpus", "none", "--ca", pki.ca, "--cert", pki.cert[0], "--key",
+          pki.cert[1])
+    h.wait_until(lambda: consul.status(ME) == "passing", "the agent's registration")
 
 
 # ------------------------------------------------------------------------------------------------------ the agent
