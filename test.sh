@@ -143,6 +143,7 @@ if [ $mode = long ]; then
 	stage "a real engine" tools/llama_server.sh || say "no llama-server: the tests that need one are skipped"
 	stage "a real Consul" tools/go_server.sh consul || say "no consul: the tests that need one are skipped"
 	stage "a real API server" tools/go_server.sh kube-apiserver || say "no kube-apiserver: the tests that need one are skipped"
+	stage "another Nacos server" tools/rnacos.sh || say "no rnacos: the tests that need one are skipped"
 fi
 
 if [ -n "$sanitized" ] && ! stage "the rest of the sanitized builds" wait "$sanitized"; then
