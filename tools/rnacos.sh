@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Build r-nacos, a Nacos server of other people in Rust, out of its crate, into build/tools/rnacos/bin, for the long tests.
-# Takes some ten minutes of a core, once. Does nothing when one is there already; brings no Rust toolchain.
+# Takes some six minutes of a core, once. Does nothing when one is there already; brings no Rust toolchain.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
