@@ -374,7 +374,7 @@ def test_half_close_keep_ends_each_direction_alone(start_weir, upstream, client)
         c.send((REQUEST % ("m", "echo", "")) + early)
         c.half_close()
         assert c.head()[0] == 101
-        assert c.rest() == b"all of " + early.encode()
+        assert (c.rest(), c.was_reset) == (b"all of " + early.encode(), False)
     outcomes(weir, ok=3)
 
     heard = []
