@@ -26,6 +26,7 @@ struct sched_pool {
     struct sched_candidate *candidates; /* sorted by slot */
     struct sched_memo *memo;            /* beside them */
     struct sched_mirror *mirror;        /* of them */
+    bool young; /* a slow start was under way at the last look at all rows */
     uint32_t n;
     bool refreshed;
     uint64_t snapshot_seq;
@@ -306,14 +307,15 @@ static void fill_rows(
     BUG_ON(p->n > scratch->cap);
     p->seen_ns = now_ns;
     scratch->mirrored = false;
-    if (p->mirror && !scratch->record) {
+    if (p->mirror && !scratch->record && !p->young) {
         scratch->common = sched_mirror_refresh(p->mirror, now_ns);
         scratch->mirrored = !(scratch->common.any & SCHED_YOUNG);
         if (scratch->mirrored)
             return;
     }
     scratch->common = sched_rows_fill(p->candidates, p->n, now_ns, scratch->rows);
-    if (scratch->common.any & SCHED_YOUNG)
+    p->young = scratch->common.any & SCHED_YOUNG;
+    if (p->young)
         sched_rows_ramp(p->policy, p->candidates, p->n, now_ns, seed, begin, scratch->rows);
     if (p->reads_work)
         sched_work_fill(p->candidates, scratch->rows, p->n, now_ns, scratch->work);
