@@ -6,6 +6,8 @@
  *   caller's stack, says so.
  * - The epoll mask follows from the state in one place, update_mask().
  * - Bytes are lent from the loop's scratch buffer when nothing is kept; otherwise they are read behind the kept ones.
+ * - Kept bytes are lent again by a kick after a resume, or before it (`unlent`) by what reads on first: an end read from
+ *   the socket must not be told ahead of them.
  * - EPOLLHUP cannot be masked: a connection that hung up while paused is taken out of epoll ("parked").
  * - TLS is a second half of connecting, on both sides, and then another way to read and to fill the queue: `out` holds
  *   what goes to the socket as it is, encrypted or not. What OpenSSL has read and not handed out is fetched by kicks,
@@ -231,6 +233,7 @@ static bool lend(struct net_conn *c, const char *p, size_t n)
         p = buf_slice(&c->in).p;
         n = buf_len(&c->in);
     }
+    c->unlent = false;
     c->gone = &gone;
     size_t used = c->ops->on_data(c, p, n);
     if (gone)
@@ -278,6 +281,9 @@ static bool hidden(const struct net_conn *c)
 static bool read_some(struct net_conn *c, bool *more)
 {
     *more = false;
+    /* An end that is read now stands behind what a resume has left to be lent. */
+    if (c->unlent && !c->paused && !lend(c, NULL, 0))
+        return false;
     for (int i = 0; i < READS_PER_TURN && !c->paused && !c->read_end; i++) {
         char *to = loop_scratch(c->loop);
         size_t room = LOOP_SCRATCH;
@@ -455,7 +461,7 @@ static void on_kick(struct loop_timer *t)
         end(c, c->error ? c->error : WEIR_E_CLOSED);
         return;
     }
-    if (!c->paused && buf_len(&c->in) > 0 && !lend(c, NULL, 0))
+    if (c->unlent && !c->paused && !lend(c, NULL, 0))
         return;
     if (c->send_dead || c->fin_seen || hidden(c)) {
         bool more;
@@ -583,6 +589,7 @@ void net_conn_resume(struct net_conn *c)
     if (!c->loop || !c->paused)
         return;
     c->paused = false;
+    c->unlent = buf_len(&c->in) > 0;
     /* What was told early, past unread bytes, is told again in its place. */
     if (!c->read_end)
         c->eof_told = false;
@@ -591,7 +598,7 @@ void net_conn_resume(struct net_conn *c)
         if (loop_watch(c->loop, &c->watch, wanted_mask(c)) != 0)
             c->error = WEIR_E_IO;
     }
-    if (buf_len(&c->in) > 0 || c->error || c->fin_seen || (hidden(c) && !c->read_end))
+    if (c->unlent || c->error || c->fin_seen || (hidden(c) && !c->read_end))
         kick(c);
     else if (!c->gone)
         update_mask(c);

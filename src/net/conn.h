@@ -60,6 +60,7 @@ struct net_conn {
     bool connecting : 1;  /**< also while TLS shakes hands, on both sides */
     bool shaking : 1;     /**< the second half of connecting */
     bool paused : 1;      /**< not reading */
+    bool unlent : 1;      /**< resumed, and what is kept was not lent again yet */
     bool eof_told : 1;    /**< on_eof was called */
     bool read_end : 1;    /**< nothing more can be read */
     bool fin_seen : 1;    /**< RDHUP seen; data may still be unread */

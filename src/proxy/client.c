@@ -277,9 +277,12 @@ static void on_eof(struct net_conn *nc)
 {
     struct client *c = client_of(nc);
 
-    c->eof = true;
+    /* While reading is paused it is told early: bytes before it are unread, and it is told again in its place. */
+    c->eof = !nc->paused;
     if (c->x)
         exchange_client_eof(c->x);
+    else if (nc->paused)
+        return; /* the next request is among those bytes */
     else if (!c->closing || net_conn_queued(nc) == 0)
         client_close(c, FATE_KEEP);
 }

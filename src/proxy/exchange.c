@@ -379,12 +379,15 @@ size_t exchange_request_data(struct exchange *x, const char *p, size_t n)
 
 void exchange_client_eof(struct exchange *x)
 {
+    bool early = !x->client->eof;
+
     if (x->state == X_TUNNEL) {
-        tunnel_client_eof(x);
+        if (!early)
+            tunnel_client_eof(x);
         return;
     }
-    /* After a whole request a FIN means gone, unless the route knows clients that end their request so. */
-    if (x->complete && x->route && x->route->half_close == HALF_CLOSE_KEEP)
+    /* A FIN means gone, unless the route knows clients that end their whole request so: the rest may be unread yet. */
+    if ((x->complete || early) && x->route && x->route->half_close == HALF_CLOSE_KEEP)
         return;
     exchange_end(x, OUTCOME_CLIENT_GONE, FATE_ABORT);
 }

@@ -193,7 +193,7 @@ struct client {
     bool closing : 1; /**< politely: FIN is sent or will be, what still comes is dropped */
     bool in_head : 1; /**< part of a head was received */
     bool spare : 1;   /**< beyond the limit of connections: only Weir's own paths are answered */
-    bool eof : 1;     /**< the client sent FIN */
+    bool eof : 1;     /**< the client sent FIN, and all before it was read */
 };
 
 /* client.c */

@@ -119,12 +119,11 @@ void tunnel_begin(struct exchange *x,
         exchange_drop_head(x);
     relay_throttle(x);
     judge_answer(x, false);
-    /* With half_close: keep it may have ended its side before the 101; unless bytes before that FIN are unread. */
-    bool ended = x->client->eof && !x->client->conn.paused;
     /* What the client sent on is for the worker now. */
     net_conn_resume(&x->client->conn);
     client_arm(x->client);
-    if (ended)
+    /* With half_close: keep it may have ended its side before the 101. */
+    if (x->client->eof)
         tunnel_client_eof(x);
 }
 
@@ -176,9 +175,6 @@ static void one_way_less(struct exchange *x, struct net_conn *other, bool both)
 
 void tunnel_client_eof(struct exchange *x)
 {
-    /* Told early while reading is paused: there may be bytes before it, and it is told again after them. */
-    if (x->client->conn.paused)
-        return;
     x->client_done = true;
     one_way_less(x, &x->up->conn, x->worker_done);
 }

@@ -387,3 +387,36 @@ def test_b2_half_close_keep_notices_who_is_really_gone(start_weir, upstream, cli
     c.rst() if notice == "reset" else c.close()
     assert cut.wait(h.PATIENCE)
     gone(weir)
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("what", ["two requests", "a body that has to wait"])
+def test_b2_half_close_keep_loses_nothing_that_is_unread_when_the_end_is_there(start_weir, upstream, client, what):
+    """Whatever the client sent before its FIN counts, also when Weir had stopped to read: it is there all at once."""
+    gate, opened = h.gate()
+    up = upstream(gate, name="u")
+    weir = start_weir({"threads": 1, "limits": {"peek_max": "64KiB"}, "routes": [{"half_close": "keep"}]})
+    weir.register(up, max_concurrency=1)
+    if what == "two requests":
+        sizes = [1, 1]
+        c = first = client(weir)
+    else:
+        sizes = [300 << 10]                 # more than is taken for a request that waits for its turn
+        first, c = client(weir), client(weir)
+        first.request(body={"model": "m", "text": "x"})
+        up.wait_hits(1)
+    c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    with weir.frozen():
+        for size in sizes:
+            c.request(body={"model": "m", "text": "x" * size})
+        c.half_close()
+    if first is not c:
+        h.wait_until(lambda: weir.metrics().sum("weir_queue_length") == 1, "it to wait")
+        assert all(weir.metrics().sum("weir_queue_length") == 1 for _ in range(20))
+    opened.set()
+    assert [c.response().status for _ in sizes] == [200] * len(sizes)
+    assert (c.rest(), c.was_reset) == (b"", False)
+    if first is not c:
+        assert first.response().status == 200
+    assert [len(r.json()["text"]) for r in up.requests][-len(sizes):] == sizes
+    assert weir.metrics().sum("weir_requests_total", outcome="client_gone") == 0

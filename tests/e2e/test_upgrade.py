@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import socket
 import threading
 
 import pytest
@@ -395,6 +396,48 @@ def test_half_close_keep_ends_each_direction_alone(start_weir, upstream, client)
     outcomes(weir, ok=4)
     h.wait_until(lambda: heard, "the worker to hear the end")
     assert heard == [b"yours"]
+
+
+@pytest.mark.sanitize
+@pytest.mark.race
+@pytest.mark.parametrize("early", [b"", b"the question", bytes(range(256)) * 768], ids=["no", "some", "many"])
+@pytest.mark.parametrize("order", ["fin, 101", "101, fin", "101 and fin at once", "fin and 101 at once"])
+def test_a_half_close_at_any_time_comes_after_the_early_bytes(start_weir, upstream, client, early, order):
+    """`early` is sent with the request, before the 101; more of it than one read takes is unread when the FIN is there."""
+    asked, go, switched_ = threading.Event(), threading.Event(), threading.Event()
+
+    def work(conn, request):
+        asked.set()
+        assert go.wait(h.PATIENCE)
+        conn.send(SWITCH)
+        switched_.set()
+        conn.wait_closed()
+        conn.send(b"all of " + conn.buf)
+        conn.hang_up()
+
+    def switch():
+        go.set()
+        assert switched_.wait(h.PATIENCE)
+
+    weir = start_weir({"threads": 1, "routes": [{"half_close": "keep"}]})
+    weir.register(upstream(work, name="u"))
+    c = client(weir)
+    c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)     # as much as there may be: nobody reads it all yet
+    c.send((REQUEST % ("m", "echo", "")).encode() + early)
+    assert asked.wait(h.PATIENCE)
+    with weir.frozen() if order.endswith("at once") else contextlib.nullcontext():
+        if order.startswith("fin"):
+            c.half_close()
+            switch()
+        else:
+            switch()
+            if order == "101, fin":
+                assert c.head()[0] == 101
+            c.half_close()
+    if order != "101, fin":
+        assert c.head()[0] == 101
+    assert (c.rest(), c.was_reset) == (b"all of " + early, False)
+    outcomes(weir, ok=1)
 
 
 def test_silence_on_both_sides_ends_it(start_weir, upstream, client):

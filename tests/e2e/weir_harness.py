@@ -4,9 +4,12 @@
 Order comes from events and counters. Every wait has an end, which is a failure; none is a measurement. Whatever a test
 does not set itself has limits of time that no machine is too slow for: see patient().
 """
+import contextlib
+import glob
 import http.client
 import json
 import os
+import pathlib
 import random
 import re
 import signal
@@ -148,6 +151,20 @@ class Process:
     def kill(self, sig=signal.SIGKILL):
         if self.running():
             self.proc.send_signal(sig)
+
+    @contextlib.contextmanager
+    def frozen(self):
+        """No thread of it runs: what is sent to it meanwhile it finds all at once, in the order in which it was sent."""
+        def states():
+            paths = glob.glob(f"/proc/{self.pid}/task/*/stat")
+            return {pathlib.Path(path).read_text().rpartition(")")[2].split()[0] for path in paths}
+
+        self.kill(signal.SIGSTOP)
+        try:
+            wait_until(lambda: states() == {"T"}, "every thread to stand still")
+            yield
+        finally:
+            self.kill(signal.SIGCONT)
 
     killed = False
 

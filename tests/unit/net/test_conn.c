@@ -21,6 +21,7 @@ struct side {
     struct buf got;
     size_t take; /* bytes on_data uses per call; 0 = all */
     unsigned connected, eofs, drained, closed;
+    size_t at_eof; /* bytes that had been lent when the last end was told */
     int error;
     bool pause_on_data, close_on_data, stop_on_eof, stop_on_data, stop_on_drained;
 };
@@ -48,6 +49,7 @@ static void on_eof(struct net_conn *c)
     struct side *s = container_of(c, struct side, conn);
 
     s->eofs++;
+    s->at_eof = buf_len(&s->got);
     if (s->stop_on_eof)
         loop_stop(s->loop);
 }
@@ -185,6 +187,35 @@ static void fin_is_told_while_paused_and_data_comes_after_resume(void **state)
     assert_int_equal(net_conn_send_slice(&s.conn, SLICE("ok!")), 0);
     assert_int_equal(recv(peer, back, 3, MSG_WAITALL), 3);
     finish(&s, peer);
+}
+
+/* The end arrives with the resume: its event is served before the deferred work that lends what was kept. */
+static void kept_bytes_come_before_an_end_that_is_read_with_the_resume(void **state)
+{
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        struct side s;
+        int peer = start(&s, 4096);
+
+        s.take = 3;
+        s.pause_on_data = s.stop_on_data = true;
+        assert_int_equal(send(peer, "headkept", 8, 0), 8);
+        loop_run(s.loop);
+        assert_int_equal(buf_len(&s.got), 3);
+        assert_int_equal(buf_len(&s.conn.in), 5);
+        s.take = 0;
+        s.pause_on_data = s.stop_on_data = false;
+        s.stop_on_eof = true;
+        if (more)
+            assert_int_equal(send(peer, "!", 1, 0), 1);
+        shutdown(peer, SHUT_WR);
+        net_conn_resume(&s.conn);
+        loop_run(s.loop);
+        assert_int_equal(s.eofs, 1);
+        assert_int_equal(s.at_eof, more ? 9 : 8);
+        assert_memory_equal(buf_slice(&s.got).p, "headkept!", s.at_eof);
+        finish(&s, peer);
+    }
 }
 
 static void reset_is_told_in_any_state(void **state)
@@ -345,6 +376,7 @@ int main(void)
         cmocka_unit_test(unused_bytes_are_lent_again_in_front_of_new_ones),
         cmocka_unit_test(a_full_buffer_without_progress_is_an_error),
         cmocka_unit_test(fin_is_told_while_paused_and_data_comes_after_resume),
+        cmocka_unit_test(kept_bytes_come_before_an_end_that_is_read_with_the_resume),
         cmocka_unit_test(reset_is_told_in_any_state),
         cmocka_unit_test(closing_inside_a_callback_is_safe),
         cmocka_unit_test(a_big_send_is_taken_whole_and_drained_in_order),
