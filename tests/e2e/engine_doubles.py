@@ -233,17 +233,18 @@ def tfserving(model="m", state="AVAILABLE", **kw):
                         "status": {"error_code": "OK", "error_message": ""}}]})}, name="tfserving", **kw)
 
 
-def sdwebui(models=("v1-5-pruned",), jobs=0, free=6 << 30, total=8 << 30, **kw):
-    """Stable Diffusion webui with --api."""
-    return Engine({"/internal/ping": (200, {}),
+def sdwebui(models=("v1-5-pruned",), jobs=0, free=6 << 30, total=8 << 30, job="scripts_txt2img", **kw):
+    """Stable Diffusion webui with --api, as 1.10. What is asked of /sdapi/v1/interrupt is in `probes`."""
+    return Engine({"/sdapi/v1/interrupt": (200, {}), "/internal/ping": (200, {}),
                    "/sdapi/v1/progress": (200, {"progress": 0.4, "eta_relative": 6.2,
-                                                "state": {"skipped": False, "job": "", "job_count": jobs, "job_no": 0},
+                                                "state": {"skipped": False, "job": job, "job_count": jobs,
+                                                          "job_no": 0},
                                                 "current_image": None, "textinfo": None}),
                    "/sdapi/v1/memory": (200, {"ram": {"free": 1, "used": 1, "total": 2},
                                               "cuda": {"system": {"free": free, "used": total - free, "total": total},
                                                        "events": {"retries": 0, "oom": 0}}}),
                    "/sdapi/v1/sd-models": (200, [{"title": m + ".ckpt [abc]", "model_name": m, "hash": "abc"}
-                                                 for m in models])}, name="sdwebui", **kw)
+                                                 for m in models])}, name="sdwebui", posts=("/sdapi/v1/interrupt",), **kw)
 
 
 def trtllm(models=("m",), running=0, waiting=0, **kw):
