@@ -81,17 +81,8 @@ void exchange_drop_head(struct exchange *x)
 
 void exchange_release(struct exchange *x, struct reservation *r)
 {
-    bool shared = sched_shares_devices(r);
     tenant_settle(x, r);
-    struct cell *cell = sched_release(r);
-
-    if (!cell)
-        return;
-    if (shared) /* others have more room now, too */
-        offer_all(&x->lane->asker);
-    else
-        offer_cell(&x->lane->asker, cell);
-    sched_cell_put(cell);
+    offer_release(&x->lane->asker, r);
 }
 
 /* ---- the door out ---- */
@@ -156,6 +147,7 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
 {
     struct lane *l = x->lane;
     struct client *c = x->client;
+    struct interrupt *interrupt = outcome == OUTCOME_CLIENT_GONE ? interrupt_for(x) : NULL;
     bool orphan = false;
 
     if (x->state == X_TUNNEL)
@@ -190,6 +182,10 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
         if (outcome == OUTCOME_OK)
             sched_work_end(l->proxy->lore, &x->reservation, &x->f, &x->reader.usage,
                            loop_now(l->loop));
+        if (interrupt) {
+            tenant_settle(x, &x->reservation);
+            interrupt_post(interrupt, &x->reservation);
+        }
         exchange_release(x, &x->reservation);
     }
     client_after(c, fate);

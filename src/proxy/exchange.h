@@ -369,6 +369,8 @@ enum rejection decide_model(struct exchange *x, struct slice *name, struct slice
 /* upstream.c */
 /** The target of a granted cell; made from the snapshot when new. NULL when the endpoint is gone or memory is short. */
 struct target *upstream_target(struct lane *l, struct cell *cell);
+/** This generation in the newest snapshot, until asker_done(); NULL = it is not in the fleet. */
+const struct member *upstream_member(struct asker *a, const struct cell *cell);
 /** Is this generation in the fleet now? */
 bool upstream_listed(struct asker *a, const struct cell *cell);
 void upstream_target_put(struct lane *l, struct target *t);
@@ -432,8 +434,22 @@ void tunnel_worker_eof(struct exchange *x);
 void offer_cell(struct asker *a, const struct cell *cell);
 /** Offer to every pool with waiters (its members changed). */
 void offer_all(struct asker *a);
+/** The end of a reservation: release it and offer its room. Harmless on an empty one. */
+void offer_release(struct asker *a, struct reservation *r);
 /** Offer to one pool: somebody just queued there. */
 void offer_pool(struct asker *a, struct pool *p);
+
+/* interrupt.c */
+struct interrupt;
+/**
+ * Its client left. @return what stops its job on a Stable Diffusion webui, to be given to interrupt_post(); NULL: there is
+ * none, or it must not be stopped, or no memory. Before the exchange leaves X_AWAIT. Cost: nothing for other paths.
+ */
+struct interrupt *interrupt_for(struct exchange *x);
+/** Takes the reservation over, and leaves an empty one; it ends once the webui has answered. */
+void interrupt_post(struct interrupt *i, struct reservation *r);
+/** Give up those under way. Lanes and the control loop have stopped. Control thread. */
+void interrupts_free(struct proxy *p);
 
 /* own.c */
 /** Weir's own paths. @return true when the request was answered (the exchange is over). */

@@ -2,10 +2,11 @@
 /*
  * OpenAI's requests to a FastChat model worker. It stands between the worker's connection and the exchange: the worker
  * is asked in its own words, one question after the other on one connection (its conversation template and context
- * length, which are remembered for a minute; how many tokens the prompt has; then the answer itself), and what comes
- * back is handed on as the HTTP/1.1 answer that an OpenAI server would have given. So the exchange, its timeouts, its
+ * length, which are remembered for a minute; how many tokens the prompt has; then the answer itself; or vectors, batch
+ * by batch), and what comes back is handed on as the HTTP/1.1 answer that an OpenAI server would have given. So the exchange, its timeouts, its
  * retries and its cancellation are those of every other engine, and no other engine pays for it.
  */
+#include "base/bug.h"
 #include "base/num.h"
 #include "proxy/exchange.h"
 #include "proxy/fastchat_codec.h"
@@ -14,7 +15,7 @@
 #define REMEMBER_NS (60 * NS_PER_S)
 
 enum {
-    ANSWER_MAX = 4 << 20,   /* of the small questions */
+    ANSWER_MAX = 4 << 20,   /* of the small questions, and of one batch of vectors */
     MESSAGE_MAX = 64 << 20, /* what is made of a request or a piece of an answer */
     KNOWN_MAX = 64,         /* models remembered for one worker */
 };
@@ -28,12 +29,13 @@ struct fastchat_known {
     uint64_t since_ns;
 };
 
-enum step { STEP_TEMPLATE, STEP_DETAILS, STEP_COUNT, STEP_GENERATE };
+enum step { STEP_TEMPLATE, STEP_DETAILS, STEP_COUNT, STEP_GENERATE, STEP_EMBED };
 
 struct translation {
     struct arena arena; /* the request, and the template in use */
     struct fastchat_request request;
     struct fastchat_answer answer;
+    struct fastchat_embedding embedding;
     const struct json_node *conv;
     struct buf conv_text; /* as it came */
     struct buf prompt, images;
@@ -62,9 +64,19 @@ static bool path_ends(const struct exchange *x, struct slice end)
 
 bool fastchat_speaks(const struct exchange *x)
 {
-    return x->target->fastchat && (x->f.task == TASK_CHAT || x->f.task == TASK_COMPLETION) &&
-           slice_eq(exchange_method(x), SLICE("POST")) &&
-           (path_ends(x, SLICE("/v1/chat/completions")) || path_ends(x, SLICE("/v1/completions")));
+    static const struct {
+        uint32_t task;
+        const char *end;
+    } spoken[] = {{TASK_CHAT, "/v1/chat/completions"},
+                  {TASK_COMPLETION, "/v1/completions"},
+                  {TASK_EMBEDDING, "/v1/embeddings"}};
+
+    if (!x->target->fastchat || !slice_eq(exchange_method(x), SLICE("POST")))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(spoken); i++)
+        if (x->f.task == spoken[i].task && path_ends(x, slice_str(spoken[i].end)))
+            return true;
+    return false;
 }
 
 void fastchat_end(struct exchange *x)
@@ -75,6 +87,7 @@ void fastchat_end(struct exchange *x)
         return;
     x->translation = NULL;
     fastchat_answer_fini(&t->answer);
+    fastchat_embedding_fini(&t->embedding);
     buf_fini(&t->conv_text);
     buf_fini(&t->prompt);
     buf_fini(&t->images);
@@ -276,6 +289,17 @@ static int generate(struct exchange *x)
     return rc;
 }
 
+static int embed(struct exchange *x)
+{
+    struct buf body;
+
+    buf_init(&body, loop_mem(), MESSAGE_MAX);
+    fastchat_embed_ask(&body, &x->translation->embedding, x->f.model);
+    int rc = body.err ? body.err : ask(x, "/worker_get_embeddings", buf_slice(&body));
+    buf_fini(&body);
+    return rc;
+}
+
 /* @return WEIR_E_INVALID: the exchange was answered, and may be over. */
 static int go(struct exchange *x, enum step step)
 {
@@ -289,6 +313,8 @@ static int go(struct exchange *x, enum step step)
         return ask_named(x, "/count_token", buf_slice(&x->translation->prompt));
     case STEP_GENERATE:
         return generate(x);
+    case STEP_EMBED:
+        return embed(x);
     }
     return WEIR_E_INVALID;
 }
@@ -297,17 +323,21 @@ static int begin(struct exchange *x)
 {
     struct translation *t = x->translation;
     const struct fastchat_known *k = find(x->target, x->f.model);
-    bool chat = path_ends(x, SLICE("/v1/chat/completions"));
+    struct slice body = buf_slice(&x->body);
+    bool embedding = x->f.task == TASK_EMBEDDING;
     struct fastchat_fault why;
 
     t->begun = x->head_sent = x->request_sent = true;
-    x->body_sent = x->body_base + buf_len(&x->body);
-    int rc = fastchat_read(&t->arena, buf_slice(&x->body), chat, &t->request, &why);
+    x->body_sent = x->body_base + body.n;
+    int rc = embedding ? fastchat_embed_read(&t->arena, body, &t->embedding, &why)
+                       : fastchat_read(&t->arena, body, x->f.task == TASK_CHAT, &t->request, &why);
     if (rc) {
         if (rc == WEIR_E_INVALID)
             answer_fault(x, &why);
         return rc;
     }
+    if (embedding)
+        return go(x, STEP_EMBED);
     fastchat_answer_init(&t->answer, loop_mem(), &t->request, x->f.model,
                          prng_next(&x->lane->asker.prng), loop_wall_clock() / NS_PER_S);
     if (!k || loop_now(x->lane->loop) - k->since_ns > REMEMBER_NS)
@@ -371,6 +401,26 @@ static void refused(struct exchange *x)
     answer_fault(x, &why);
 }
 
+/* A batch of vectors is here. @return as go(). */
+static int next_batch(struct exchange *x)
+{
+    struct translation *t = x->translation;
+    struct fastchat_fault why;
+
+    int rc = fastchat_embed_hear(&t->embedding, buf_slice(&t->body), &why);
+    if (rc == WEIR_E_INVALID)
+        answer_fault(x, &why);
+    if (rc)
+        return rc;
+    if (t->embedding.left)
+        return go(x, STEP_EMBED);
+    rc = fastchat_embed_write(&t->out, &t->embedding, x->f.model);
+    if (rc)
+        return rc;
+    deliver(x);
+    return WEIR_E_INVALID;
+}
+
 /* The answer to a small question is whole. @return as go(). */
 static int next_step(struct exchange *x)
 {
@@ -378,6 +428,8 @@ static int next_step(struct exchange *x)
     const struct json_node *root;
     int rc;
 
+    if (t->step == STEP_EMBED)
+        return next_batch(x);
     if (t->step == STEP_TEMPLATE) {
         buf_put_slice(&t->conv_text, buf_slice(&t->body));
         rc = t->conv_text.err ? t->conv_text.err : make_prompt(x, buf_slice(&t->conv_text));

@@ -261,7 +261,7 @@ static void put_error(struct buf *out, const struct fastchat_fault *why)
     buf_put_str(out, "}}");
 }
 
-static void put_whole(struct buf *out, unsigned status, struct slice body)
+void fastchat_write_whole(struct buf *out, unsigned status, struct slice body)
 {
     buf_put_str(out, "HTTP/1.1 ");
     buf_put_u64(out, status);
@@ -279,7 +279,7 @@ void fastchat_write_fault(struct buf *out, const struct fastchat_fault *why)
 
     buf_init(&body, out->mem, OUT_MAX);
     put_error(&body, why);
-    put_whole(out, why->status, buf_slice(&body));
+    fastchat_write_whole(out, why->status, buf_slice(&body));
     buf_fini(&body);
 }
 
@@ -566,7 +566,7 @@ static void end_whole(struct fastchat_answer *f, struct buf *out)
     if (f->has_usage)
         put_usage(&body, f);
     buf_put_char(&body, '}');
-    put_whole(out, 200, buf_slice(&body));
+    fastchat_write_whole(out, 200, buf_slice(&body));
     if (body.err && !out->err)
         out->err = body.err;
     buf_fini(&body);

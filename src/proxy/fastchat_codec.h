@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file OpenAI's chat and completions to the words of a FastChat model worker, and its answers back. Pure: texts in,
+ * @file OpenAI's chat, completions and embeddings to the words of a FastChat model worker, and its answers back. Pure: texts in,
  * texts out. The conversation with the worker is held by fastchat.c.
  */
 #ifndef WEIR_PROXY_FASTCHAT_CODEC_H
@@ -86,6 +86,42 @@ int fastchat_answer_feed(struct fastchat_answer *f, struct slice bytes, struct b
 /** It ended, whole. @return WEIR_E_PROTO: in the middle of an object, or before any. */
 int fastchat_answer_end(struct fastchat_answer *f, struct buf *out) MUST_CHECK;
 
+/** Texts to be embedded, asked for batch by batch (fastchat_embed_codec.c). */
+struct fastchat_embedding {
+    const struct json_node
+        *next;         /**< the first text of the next batch; in the arena it was read into */
+    uint32_t left;     /**< texts not asked for yet */
+    uint32_t asked;    /**< texts of the batch under way */
+    uint32_t done;     /**< vectors that are here */
+    bool base64;       /**< the client wants the vectors so */
+    bool tokens_known; /**< every batch told them */
+    uint64_t tokens;
+    struct buf data; /**< owned: what is here, as elements of OpenAI's "data" */
+};
+
+/** @param out fastchat_embedding_fini() it, whatever is returned. @return as fastchat_read(). */
+int fastchat_embed_read(struct arena *a,
+                        struct slice body,
+                        struct fastchat_embedding *out,
+                        struct fastchat_fault *why) MUST_CHECK;
+void fastchat_embedding_fini(struct fastchat_embedding *e);
+/** The body of /worker_get_embeddings for the next batch. e->left must not be 0. */
+void fastchat_embed_ask(struct buf *out, struct fastchat_embedding *e, struct slice model);
+/**
+ * The whole answer to it. Vectors come as numbers or, where that was asked, as base64; numbers are packed here then.
+ * @return 0; WEIR_E_INVALID with why filled: the worker told an error; WEIR_E_PROTO: no FastChat; WEIR_E_NOMEM,
+ * WEIR_E_FULL.
+ */
+int fastchat_embed_hear(struct fastchat_embedding *e,
+                        struct slice body,
+                        struct fastchat_fault *why) MUST_CHECK;
+/** Nothing is left: the whole HTTP/1.1 answer. @return the error of a buffer. */
+int fastchat_embed_write(struct buf *out,
+                         const struct fastchat_embedding *e,
+                         struct slice model) MUST_CHECK;
+
+/** A whole HTTP/1.1 answer with a JSON body. */
+void fastchat_write_whole(struct buf *out, unsigned status, struct slice body);
 /** A whole HTTP/1.1 error answer of OpenAI's shape. */
 void fastchat_write_fault(struct buf *out, const struct fastchat_fault *why);
 /** What an error_code of FastChat's means. @param text its words. */

@@ -152,6 +152,11 @@ struct proxy {
     void (*drained)(void *ctx);
     void *drained_ctx;
 
+    struct fetcher *fetcher;           /**< NULL = nothing is interrupted; control thread */
+    const struct fetch_tls *fetch_tls; /**< control thread */
+    pthread_mutex_t interrupts_lock;   /**< around interrupts */
+    struct list interrupts;            /**< see interrupt.c */
+
     struct sched_lore *lore; /**< what is learned, shared by all pools */
     void *lore_pages;        /**< its memory */
     size_t lore_bytes;

@@ -72,6 +72,20 @@ void offer_all(struct asker *a)
         offer(a, NULL);
 }
 
+void offer_release(struct asker *a, struct reservation *r)
+{
+    bool shared = sched_shares_devices(r);
+    struct cell *cell = sched_release(r);
+
+    if (!cell)
+        return;
+    if (shared) /* others have more room now, too */
+        offer_all(a);
+    else
+        offer_cell(a, cell);
+    sched_cell_put(cell);
+}
+
 void offer_pool(struct asker *a, struct pool *p)
 {
     for (unsigned i = 0; i < GRANTS_MAX && offer_to(a, p, NULL); i++)

@@ -292,8 +292,12 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
     p->mem = mem;
     p->control = o->control;
     p->upstream_tls = o->upstream_tls;
+    p->fetcher = o->fetcher;
+    p->fetch_tls = o->fetch_tls;
     doors_init(p);
     list_init(&p->left);
+    list_init(&p->interrupts);
+    pthread_mutex_init(&p->interrupts_lock, NULL);
     memcpy(p->hop_id, o->hop_id.p, o->hop_id.n);
     p->hop = slice_of(p->hop_id, o->hop_id.n);
     atomic_init(&p->access_fd, o->access_fd);
@@ -390,6 +394,7 @@ void proxy_free(struct proxy *p)
     p->closing = true;
     for (unsigned i = 0; i < p->n_lanes; i++)
         lane_fini(&p->lanes[i]);
+    interrupts_free(p);
     doors_fini(p);
     asker_fini(&p->control_asker);
     pools_free(p);
@@ -397,6 +402,7 @@ void proxy_free(struct proxy *p)
     weir_list_foreach_safe (at, &p->left)
         plan_free(container_of(at, struct plan, node));
     pthread_mutex_destroy(&p->pools_lock);
+    pthread_mutex_destroy(&p->interrupts_lock);
     decision_log_free(p->decisions);
     sched_lore_free(p->lore);
     loop_pages_free(p->lore_pages, p->lore_bytes);

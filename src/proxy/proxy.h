@@ -17,6 +17,7 @@
 #include "loop/loop.h"
 #include "model/route_t.h"
 #include "model/snapshot_t.h"
+#include "net/fetch.h"
 #include "net/listener.h"
 
 struct proxy;
@@ -35,7 +36,11 @@ struct proxy_options {
     const struct routing
         *routing;        /**< borrowed until proxy_reclaim() names it, or the proxy's end */
     struct slice hop_id; /**< names this instance in X-Weir-Hop; token characters; copied */
-    int access_fd;       /**< access log, one JSON line a request; -1 = none; not owned. It stays
+    struct fetcher *
+        fetcher; /**< of the control loop: jobs whose client left are interrupted with it; borrowed, the
+                                same in every reload; NULL = they are not */
+    const struct fetch_tls *fetch_tls; /**< for https endpoints; as fetcher */
+    int access_fd; /**< access log, one JSON line a request; -1 = none; not owned. It stays
                                  open: requests under way write there */
     uint32_t decisions_per_s; /**< decisions logged a second at most; 0 = none */
     const char

@@ -68,6 +68,11 @@ static const struct member *member_find(const struct snapshot *s, const struct c
     return NULL;
 }
 
+const struct member *upstream_member(struct asker *a, const struct cell *cell)
+{
+    return member_find(asker_newest(a), cell);
+}
+
 bool upstream_listed(struct asker *a, const struct cell *cell)
 {
     bool listed = member_find(asker_newest(a), cell) != NULL;

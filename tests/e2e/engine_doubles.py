@@ -150,14 +150,17 @@ def plain(models=None, **kw):
 class FastChat(Engine):
     """A FastChat 0.2.36 model worker, as its base_model_worker.py answers: POST only, chunks ended by a zero byte.
 
-    `say(params)` yields what /worker_generate_stream says, one dict for each chunk; `paths` are the client's requests."""
+    `say(params)` yields what /worker_generate_stream says, one dict for each chunk; `embed(params)` is what
+    /worker_get_embeddings answers; `paths` are the client's requests."""
 
-    def __init__(self, models=("m",), conv=None, context=2048, say=None, queue=0, **kw):
+    def __init__(self, models=("m",), conv=None, context=2048, say=None, embed=None, queue=0, **kw):
         self.models_told, self.context, self.queue = list(models), context, queue
         self.conv = conv or {"name": "vicuna_v1.1", "system_template": "{system_message}", "system_message": "SYS.",
                              "roles": ["USER", "ASSISTANT"], "messages": [], "offset": 0, "sep_style": 2, "sep": " ",
                              "sep2": "</s>", "stop_str": None, "stop_token_ids": None}
         self.say = say or (lambda params: [{"text": "said " + params["prompt"], "finish_reason": "stop"}])
+        self.embed = embed or (lambda params: {"embedding": [[len(t) + 0.5, -1.0] for t in params["input"]],
+                                               "token_num": len(params["input"])})
         status = (405, {"detail": "Method Not Allowed"})
         super().__init__({"/worker_get_status": status}, behaviour=self._answer, name="fastchat",
                          posts=("/worker_get_status",), **kw)
@@ -189,7 +192,7 @@ class FastChat(Engine):
             conn.respond(200, b"".join(json.dumps({"error_code": 0, "usage": usage, "finish_reason": None,
                                                    "logprobs": None, **s}).encode() + b"\0" for s in said))
         elif path == "/worker_get_embeddings":
-            conn.respond(200, {"embedding": [[1.0]], "token_num": 1})
+            conn.respond(200, self.embed(params))
         else:
             conn.respond(404, {"detail": "Not Found"}, reason="Not Found")
 
@@ -197,10 +200,13 @@ class FastChat(Engine):
         with self.lock:
             return [r.path for r in self.requests]
 
+    def asked(self, path):
+        with self.lock:
+            return [json.loads(r.body) for r in self.requests if r.path == path]
+
     def generated(self):
         """What was asked of /worker_generate_stream."""
-        with self.lock:
-            return [json.loads(r.body) for r in self.requests if r.path == "/worker_generate_stream"]
+        return self.asked("/worker_generate_stream")
 
 
 def oip(models=("m",), index=True, ready=(200, ""), **kw):
@@ -227,17 +233,18 @@ def tfserving(model="m", state="AVAILABLE", **kw):
                         "status": {"error_code": "OK", "error_message": ""}}]})}, name="tfserving", **kw)
 
 
-def sdwebui(models=("v1-5-pruned",), jobs=0, free=6 << 30, total=8 << 30, **kw):
-    """Stable Diffusion webui with --api."""
-    return Engine({"/internal/ping": (200, {}),
+def sdwebui(models=("v1-5-pruned",), jobs=0, free=6 << 30, total=8 << 30, job="scripts_txt2img", **kw):
+    """Stable Diffusion webui with --api, as 1.10. What is asked of /sdapi/v1/interrupt is in `probes`."""
+    return Engine({"/sdapi/v1/interrupt": (200, {}), "/internal/ping": (200, {}),
                    "/sdapi/v1/progress": (200, {"progress": 0.4, "eta_relative": 6.2,
-                                                "state": {"skipped": False, "job": "", "job_count": jobs, "job_no": 0},
+                                                "state": {"skipped": False, "job": job, "job_count": jobs,
+                                                          "job_no": 0},
                                                 "current_image": None, "textinfo": None}),
                    "/sdapi/v1/memory": (200, {"ram": {"free": 1, "used": 1, "total": 2},
                                               "cuda": {"system": {"free": free, "used": total - free, "total": total},
                                                        "events": {"retries": 0, "oom": 0}}}),
                    "/sdapi/v1/sd-models": (200, [{"title": m + ".ckpt [abc]", "model_name": m, "hash": "abc"}
-                                                 for m in models])}, name="sdwebui", **kw)
+                                                 for m in models])}, name="sdwebui", posts=("/sdapi/v1/interrupt",), **kw)
 
 
 def trtllm(models=("m",), running=0, waiting=0, **kw):

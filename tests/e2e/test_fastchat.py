@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """FastChat: Weir as its controller, its model workers as engines. The workers are doubles after fschat 0.2.36; the
 real ones run in test_real_fastchat.py."""
+import base64
 import json
+import struct
 import threading
 
 import pytest
@@ -290,6 +292,52 @@ def test_an_answer_that_is_none(controller):
     started(c, worker)
     assert chat(c, [{"role": "user", "content": "bad"}]).error() == (502, "upstream_failed")
     assert chat(c, USER).status == 200
+
+
+@pytest.mark.sanitize
+def test_embeddings_batch_by_batch(controller):
+    c = controller
+
+    def embed(params):
+        vectors = [[len(t) + 0.5, -1.0] for t in params["input"]]
+        if params.get("encoding_format") == "base64" and "knows" in params["input"][0]:
+            vectors = [base64.b64encode(struct.pack("<2f", *v)).decode() for v in vectors]
+        return {"embedding": vectors, "token_num": len(params["input"])}
+    worker = c.worker(embed=embed)
+    started(c, worker)
+    texts = ["x" * n for n in range(6)] + ["\u00e9\""]
+    r = c.weir.http("POST", "/v1/embeddings", {"model": "m", "input": texts, "encoding_format": "float"})
+    assert r.status == 200, r.body
+    assert r.json() == {"object": "list", "model": "m", "usage": {"prompt_tokens": 7, "total_tokens": 7},
+                        "data": [{"object": "embedding", "index": i, "embedding": [len(t) + 0.5, -1.0]}
+                                 for i, t in enumerate(texts)]}
+    asked = worker.asked("/worker_get_embeddings")
+    assert asked == [{"model": "m", "input": texts[:4]}, {"model": "m", "input": texts[4:]}]
+    for text in ("knows", "does not"):
+        r = c.weir.http("POST", "/v1/embeddings", {"input": text, "encoding_format": "base64"})
+        vector, = (d["embedding"] for d in r.json()["data"])
+        assert struct.unpack("<2f", base64.b64decode(vector)) == (len(text) + 0.5, -1.0)
+        assert worker.asked("/worker_get_embeddings")[-1]["encoding_format"] == "base64"
+    wait_until(lambda: c.weir.metrics().sum("gen_ai_client_token_usage_sum", gen_ai_operation_name="embeddings",
+                                            gen_ai_token_type="input") == 9, "the tokens to be counted")
+
+
+def test_embeddings_that_cannot_be(controller):
+    c = controller
+    told = {"oom": {"text": "no", "error_code": 50002}, "odd": {"embedding": [["x"]], "token_num": 1},
+            "few": {"embedding": [], "token_num": 1}}
+    worker = c.worker(embed=lambda p: told.get(p["input"][0], {"embedding": [[1]], "token_num": 1}))
+    started(c, worker)
+
+    def error(**body):
+        return c.weir.http("POST", "/v1/embeddings", {"model": "m", **body}).error()
+    for bad in ({"input": [1, 2]}, {"input": [[1], [2]]}, {"input": []}, {}, {"input": {"a": 1}},
+                {"input": "x", "encoding_format": "int8"}, {"input": "x", "dimensions": 2}):
+        assert error(**bad) == (400, "invalid_request"), bad
+    assert worker.asked("/worker_get_embeddings") == []
+    assert error(input="oom") == (503, "cuda_out_of_memory")
+    assert error(input="odd") == error(input="few") == (502, "upstream_failed")
+    assert c.weir.http("POST", "/v1/embeddings", {"model": "m", "input": "x"}).status == 200
 
 
 def test_a_client_that_leaves_ends_the_worker_s_work(controller):

@@ -75,6 +75,9 @@ def test_three_workers_and_a_chat_without_a_model(fleet):
         assert said["finish_reason"] == "stop"
         assert said["message"]["content"].endswith("questions. USER: Hello there ASSISTANT:")
         assert r.json()["usage"]["total_tokens"] == 30
+    r = fleet.http("POST", "/v1/embeddings", {"input": [str(n) for n in range(6)]})
+    assert [d["embedding"] for d in r.json()["data"]] == [[1, 2]] * 6
+    assert r.json()["usage"] == {"prompt_tokens": 4, "total_tokens": 4}        # it tells 2 for a batch
     r = fleet.http("POST", "/v1/chat/completions",
                    {"stream": True, "messages": [{"role": "user", "content": "Hello there"}]})
     events = r.body.decode().split("\n\n")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FastChat: one text as a request, as a conversation template and as a worker's answer. What is written is bounded and
+ * FastChat: one text as a request, as a conversation template and as a worker's answer, streamed or vectors. What is written is bounded and
  * whole, any cut of an answer gives the same, nothing is kept.
  */
 #include "fuzz.h"
@@ -71,6 +71,40 @@ static int answer(struct mem *mem,
     return rc;
 }
 
+/* The text as a request for vectors, and as the worker's answer to each batch of another. */
+static void embed(struct mem *mem, struct slice text, const char *request)
+{
+    struct fastchat_embedding e;
+    struct fastchat_fault why;
+    struct http1_head head;
+    struct http1_error error;
+    const struct json_node *written;
+    struct buf out;
+    struct arena a;
+
+    arena_init(&a, mem, FASTCHAT_TREE_MAX);
+    buf_init(&out, mem, 64 << 20);
+    int rc = fastchat_embed_read(&a, request ? slice_str(request) : text, &e, &why);
+    while (rc == 0 && e.left) {
+        uint32_t before = e.left;
+        buf_clear(&out);
+        fastchat_embed_ask(&out, &e, SLICE("m"));
+        FUZZ_CHECK(e.left < before && e.asked == before - e.left);
+        FUZZ_CHECK(out.err || wire_json_tree(&a, buf_slice(&out), &written) == 0);
+        rc = fastchat_embed_hear(&e, request ? text : SLICE("{\"embedding\":[[1]]}"), &why);
+    }
+    buf_clear(&out);
+    if (rc == 0 && fastchat_embed_write(&out, &e, SLICE("m")) == 0) {
+        int64_t n =
+            wire_http1_response(out.p + out.from, buf_len(&out), SLICE("POST"), &head, &error);
+        FUZZ_CHECK(n > 0 && (uint64_t)n + head.content_length == buf_len(&out));
+        FUZZ_CHECK(wire_json_tree(&a, slice_from(buf_slice(&out), (size_t)n), &written) == 0);
+    }
+    fastchat_embedding_fini(&e);
+    buf_fini(&out);
+    arena_fini(&a);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct test_heap heap = {0};
@@ -81,6 +115,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     ask(&mem, slice_of((const char *)data, size), true);
     ask(&mem, slice_of((const char *)data, size), false);
+    embed(&mem, slice_of((const char *)data, size), NULL);
+    embed(&mem, slice_of((const char *)data, size), "{\"input\":[\"a\",\"b\"]}");
+    embed(&mem, slice_of((const char *)data, size),
+          "{\"input\":\"a\",\"encoding_format\":\"base64\"}");
     for (int stream = 0; stream < 2; stream++) {
         int rc = answer(&mem, data, size, FUZZ_WHOLE, stream, &whole);
         FUZZ_CHECK(rc != 0 || wire_http1_response(whole.p + whole.from, buf_len(&whole),

@@ -252,6 +252,130 @@ static void a_whole_answer(void **state)
     end(&w);
 }
 
+/* One request for vectors; the worker says the same to each batch. @return of the first call that fails. */
+static int embed(
+    struct work *w, const char *body, const char *const *told, unsigned *batches, const char *asked)
+{
+    struct fastchat_embedding e;
+
+    int rc = fastchat_embed_read(&w->a, slice_str(body), &e, &w->why);
+    for (*batches = 0; rc == 0 && e.left; (*batches)++) {
+        buf_clear(&w->prompt);
+        fastchat_embed_ask(&w->prompt, &e, SLICE("m"));
+        rc = w->prompt.err;
+        if (rc == 0)
+            rc = fastchat_embed_hear(&e, slice_str(told[*batches]), &w->why);
+    }
+    if (rc == 0 && asked)
+        expect(&w->prompt, asked);
+    if (rc == 0)
+        rc = fastchat_embed_write(&w->out, &e, SLICE("m"));
+    fastchat_embedding_fini(&e);
+    return rc;
+}
+
+static void expect_body(struct work *w, const char *text)
+{
+    struct slice s = buf_slice(&w->out);
+
+    assert_true(slice_starts(s, SLICE("HTTP/1.1 200 OK\r\n")));
+    assert_true(slice_ends(s, slice_str(text)));
+}
+
+static void vectors(void **state)
+{
+    (void)state;
+    static const char *const five[] = {"{\"embedding\":[[1.5,-2e-3],[1],[2],[3]],\"token_num\":7}",
+                                       "{\"embedding\":[[]],\"token_num\":1}"};
+    static const char *const numbers[] = {"{\"embedding\":[[1.5,-2]],\"error_code\":0}"};
+    static const char *const text[] = {"{\"embedding\":[\"AADAPwAAAMA=\"],\"token_num\":2}"};
+    struct work w;
+    unsigned n;
+
+    begin(&w);
+    assert_int_equal(embed(&w, "{\"input\":[\"a\",\"b\",\"c\",\"d\",\"\\\"e\"]}", five, &n,
+                           "{\"model\":\"m\",\"input\":[\"\\\"e\"]}"),
+                     0);
+    assert_int_equal(n, 2);
+    expect_body(&w, "\r\n\r\n{\"object\":\"list\",\"data\":["
+                    "{\"object\":\"embedding\",\"index\":0,\"embedding\":[1.5,-2e-3]},"
+                    "{\"object\":\"embedding\",\"index\":1,\"embedding\":[1]},"
+                    "{\"object\":\"embedding\",\"index\":2,\"embedding\":[2]},"
+                    "{\"object\":\"embedding\",\"index\":3,\"embedding\":[3]},"
+                    "{\"object\":\"embedding\",\"index\":4,\"embedding\":[]}],\"model\":\"m\","
+                    "\"usage\":{\"prompt_tokens\":8,\"total_tokens\":8}}");
+    end(&w);
+    for (int i = 0; i < 2;
+         i++) { /* told so by the worker, or made of its numbers; tokens not told */
+        begin(&w);
+        assert_int_equal(
+            embed(&w, "{\"input\":\"a\",\"encoding_format\":\"base64\"}", i ? numbers : text, &n,
+                  "{\"model\":\"m\",\"input\":[\"a\"],\"encoding_format\":\"base64\"}"),
+            0);
+        expect_body(&w, i ? ",\"embedding\":\"AADAPwAAAMA=\"}],\"model\":\"m\"}"
+                          : ",\"embedding\":\"AADAPwAAAMA=\"}],\"model\":\"m\","
+                            "\"usage\":{\"prompt_tokens\":2,\"total_tokens\":2}}");
+        end(&w);
+    }
+}
+
+static void vectors_that_are_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *told;
+        int rc;
+        unsigned status;
+    } cases[] = {
+        {"{\"input\":[1,2]}", "", WEIR_E_INVALID, 400},
+        {"{\"input\":[[1],[2]]}", "", WEIR_E_INVALID, 400},
+        {"{\"input\":[\"a\",null]}", "", WEIR_E_INVALID, 400},
+        {"{\"input\":[]}", "", WEIR_E_INVALID, 400},
+        {"{}", "", WEIR_E_INVALID, 400},
+        {"[\"a\"]", "", WEIR_E_INVALID, 400},
+        {"{\"input\":\"a\",\"encoding_format\":\"int8\"}", "", WEIR_E_INVALID, 400},
+        {"{\"input\":\"a\",\"dimensions\":8}", "", WEIR_E_INVALID, 400},
+        {"{\"input\":\"a\"}", "{\"text\":\"no\",\"error_code\":50002}", WEIR_E_INVALID, 503},
+        {"{\"input\":\"a\"}", "{\"error_code\":-1}", WEIR_E_INVALID, 500},
+        {"{\"input\":\"a\"}", "[", WEIR_E_PROTO, 0},
+        {"{\"input\":\"a\"}", "{\"embedding\":[1,2]}", WEIR_E_PROTO, 0},
+        {"{\"input\":\"a\"}", "{\"embedding\":[[1],[2]]}", WEIR_E_PROTO, 0},
+        {"{\"input\":\"a\"}", "{\"embedding\":[\"AADAPw==\"]}", WEIR_E_PROTO, 0},
+        {"{\"input\":\"a\"}", "{\"embedding\":[[\"1\"]]}", WEIR_E_PROTO, 0},
+        {"{\"input\":\"a\",\"encoding_format\":\"base64\"}", "{\"embedding\":[[1e39]]}",
+         WEIR_E_PROTO, 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct work w;
+        unsigned n;
+        begin(&w);
+        assert_int_equal(embed(&w, cases[i].body, &cases[i].told, &n, NULL), cases[i].rc);
+        if (cases[i].rc == WEIR_E_INVALID)
+            assert_int_equal(w.why.status, cases[i].status);
+        end(&w);
+    }
+}
+
+static void vectors_survive_every_failed_allocation(void **state)
+{
+    (void)state;
+    static const char *const told[] = {"{\"embedding\":[[1,2],\"AADAPw==\"],\"token_num\":7}"};
+    static const char body[] = "{\"input\":[\"a\",\"b\"],\"encoding_format\":\"base64\"}";
+    struct work w;
+    unsigned n;
+    int rc = WEIR_E_NOMEM;
+
+    for (long at = 1; rc; at++) {
+        begin(&w);
+        w.heap.fail_at = at;
+        rc = embed(&w, body, told, &n, NULL);
+        assert_true(rc == 0 || rc == WEIR_E_NOMEM);
+        end(&w);
+        assert_true(at < 1000);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +385,9 @@ int main(void)
         cmocka_unit_test(a_whole_answer),
         cmocka_unit_test(a_failure_after_the_first_piece),
         cmocka_unit_test(every_failed_allocation_is_survived),
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(vectors_that_are_none),
+        cmocka_unit_test(vectors_survive_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
