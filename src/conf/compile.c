@@ -496,11 +496,16 @@ static void compile_tenants(struct build *b, struct conf *c)
         tenants[i] = (struct tenant_config){.name = raw[i].item.name,
                                             .weight = raw[i].weight,
                                             .max_in_flight = raw[i].max_in_flight};
-        if (raw[i].item.name.n <= TENANT_NAME_MAX)
-            continue;
         struct conf_path here = at_name(&top, raw[i].item.name);
         struct conf_place at = conf_place_key(b, raw[i].item.node);
-        CONF_FAIL(b, &at, &here, SLICE("is longer than the 64 bytes that X-Tenant-Id may have"));
+        if (raw[i].item.name.n > TENANT_NAME_MAX)
+            CONF_FAIL(b, &at, &here,
+                      SLICE("is longer than the 64 bytes that X-Tenant-Id may have"));
+        /* Two series of one name would be no metrics at all to some readers. */
+        if (slice_eq(raw[i].item.name, SLICE("other")))
+            CONF_FAIL(b, &at, &here,
+                      SLICE("is what metrics call all tenants that are not listed; give it another "
+                            "name"));
     }
     c->routing.tenants = tenants;
     c->routing.n_tenants = n;

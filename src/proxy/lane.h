@@ -143,7 +143,7 @@ struct proxy {
     _Atomic uint32_t n_pools_seen; /**< pool_list up to here may be read without the lock */
 
     struct tenant_account **accounts; /**< the first one is of those not listed */
-    _Atomic uint32_t n_accounts;      /**< up to here they may be read without the lock */
+    uint32_t n_accounts;              /**< of the control thread, as the list is */
 
     atomic_uint n_waiting; /**< pools with waiters */
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "base/bug.h"
 #include "base/num.h"
 #include "loop/log.h"
 #include "proxy/lane.h"
@@ -74,14 +75,19 @@ const struct model_config *plan_alias(const struct plan *n, struct slice name)
 
 static int account_get(struct proxy *p, struct slice name, struct tenant_account **out)
 {
-    uint32_t n = atomic_load_explicit(&p->n_accounts, memory_order_relaxed);
+    uint32_t n = p->n_accounts;
 
-    for (uint32_t i = 1; i < n; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (slice_eq(p->accounts[i]->name, name)) {
             *out = p->accounts[i];
             return 0;
         }
-    if (n == ACCOUNTS_MAX)
+    /* When there is no room, the first one gives way that no plan names any more. */
+    uint32_t at = n;
+    for (uint32_t i = 0; n == ACCOUNTS_MAX && i < n && at == n; i++)
+        if (p->accounts[i]->plans == 0)
+            at = i;
+    if (at == ACCOUNTS_MAX)
         return WEIR_E_FULL;
     struct tenant_account *a = mem_zalloc(p->mem, sizeof(*a) + name.n);
     if (!a)
@@ -89,10 +95,33 @@ static int account_get(struct proxy *p, struct slice name, struct tenant_account
     if (name.n)
         memcpy(a + 1, name.p, name.n);
     a->name = slice_of((const char *)(a + 1), name.n);
-    p->accounts[n] = a;
-    atomic_store_explicit(&p->n_accounts, n + 1, memory_order_release);
+    if (at < n) {
+        BUG_ON(atomic_load_explicit(&p->accounts[at]->inflight, memory_order_relaxed) != 0);
+        mem_free(p->mem, p->accounts[at]);
+    } else {
+        p->n_accounts = n + 1;
+    }
+    p->accounts[at] = a;
     *out = a;
     return 0;
+}
+
+/* Nobody forgets it while this plan is there. */
+static int tenant_init(struct proxy *p, struct plan_tenant *t, struct tenant_config config)
+{
+    int rc = account_get(p, config.name, &t->account);
+
+    t->config = config;
+    if (rc == 0)
+        t->account->plans++;
+    return rc;
+}
+
+void plan_accounts_free(struct proxy *p)
+{
+    for (uint32_t i = 0; i < p->n_accounts; i++)
+        mem_free(p->mem, p->accounts[i]);
+    mem_free(p->mem, p->accounts);
 }
 
 static int tenant_order(const void *a, const void *b)
@@ -104,26 +133,19 @@ static int tenant_order(const void *a, const void *b)
 static int tenants_init(struct plan *n, struct proxy *p)
 {
     const struct routing *r = n->routing;
-    int rc = 0;
 
     if (!p->accounts)
         p->accounts = mem_array(p->mem, ACCOUNTS_MAX, sizeof(struct tenant_account *));
     n->tenants = mem_array(p->mem, r->n_tenants + 1, sizeof(*n->tenants));
     if (!n->tenants || !p->accounts)
         return WEIR_E_NOMEM;
-    struct plan_tenant *others = &n->tenants[r->n_tenants];
-    others->config = (struct tenant_config){.name = SLICE("other"), .weight = WEIGHT_ONE};
-    if (p->n_accounts)
-        others->account = p->accounts[0];
-    else
-        rc = account_get(p, others->config.name, &others->account);
-    for (uint32_t i = 0; rc == 0 && i < r->n_tenants; i++) {
-        n->tenants[i].config = r->tenants[i];
-        rc = account_get(p, r->tenants[i].name, &n->tenants[i].account);
-    }
+    n->n_tenants = r->n_tenants;
+    int rc = tenant_init(p, &n->tenants[r->n_tenants],
+                         (struct tenant_config){.name = SLICE("other"), .weight = WEIGHT_ONE});
+    for (uint32_t i = 0; rc == 0 && i < r->n_tenants; i++)
+        rc = tenant_init(p, &n->tenants[i], r->tenants[i]);
     if (rc)
         return rc;
-    n->n_tenants = r->n_tenants;
     qsort(n->tenants, n->n_tenants, sizeof(*n->tenants), tenant_order);
     return 0;
 }
@@ -249,6 +271,9 @@ void plan_free(struct plan *n)
         explicit_bzero(n->admin_token, strlen(n->admin_token));
     mem_free(mem, n->admin_token);
     mem_free(mem, n->aliases);
+    for (uint32_t i = 0; n->tenants && i <= n->n_tenants; i++)
+        if (n->tenants[i].account)
+            n->tenants[i].account->plans--;
     mem_free(mem, n->tenants);
     mem_free(mem, n->routes);
     mem_free(mem, n->users);

@@ -25,9 +25,8 @@ struct proxy;
 struct proxy_options;
 
 enum {
-    TRACKS_MAX = 8192, /* different routes since the start */
-    ACCOUNTS_MAX =
-        4096, /* tenants named by configurations since the start, and one for the others */
+    TRACKS_MAX = 8192,   /* different routes since the start */
+    ACCOUNTS_MAX = 4096, /* tenants that metrics name at one time, and one for the others */
 };
 
 /** One route through all configurations that have it: its pools and counters. Never freed before the proxy. */
@@ -70,9 +69,13 @@ struct plan_leave {
 
 struct policy_copy;
 
-/** One name in the metrics: a tenant that some configuration named, or all others. Never freed before the proxy. */
+/**
+ * One name in the metrics: a tenant that some configuration named, or all others. It outlives the plans that name it, so
+ * that its counts go on when it comes back, until its place is needed.
+ */
 struct tenant_account {
     struct slice name;               /**< owned text */
+    uint32_t plans;                  /**< that name it; control thread */
     atomic_uint inflight;            /**< requests waiting or being answered */
     atomic_ullong requests, refused; /**< ended, and of them by max_in_flight */
     atomic_ullong input, output;     /**< tokens, as the answers say */
@@ -111,6 +114,8 @@ struct plan {
 int plan_new(struct proxy *p, const struct proxy_options *o, struct plan **out) MUST_CHECK;
 /** NULL is allowed. */
 void plan_free(struct plan *n);
+/** After the last plan. */
+void plan_accounts_free(struct proxy *p);
 
 static inline const struct plan_route *plan_route(const struct plan *n, const struct route *r)
 {

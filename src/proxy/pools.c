@@ -325,9 +325,6 @@ void pools_free(struct proxy *p)
         map_fini(&p->tracks[i]->pools);
         mem_free(p->mem, p->tracks[i]);
     }
-    for (uint32_t i = 0; i < p->n_accounts; i++)
-        mem_free(p->mem, p->accounts[i]);
-    mem_free(p->mem, p->accounts);
     mem_free(p->mem, p->tracks);
     mem_free(p->mem, p->pool_list);
 }

@@ -401,6 +401,7 @@ void proxy_free(struct proxy *p)
     plan_free(atomic_load(&p->plan));
     weir_list_foreach_safe (at, &p->left)
         plan_free(container_of(at, struct plan, node));
+    plan_accounts_free(p);
     pthread_mutex_destroy(&p->pools_lock);
     pthread_mutex_destroy(&p->interrupts_lock);
     decision_log_free(p->decisions);

@@ -173,7 +173,7 @@ static void describe(const struct proxy *p, struct proxy_series *series)
 
 static int read_tenants(struct proxy *p, const struct mem *mem, struct proxy_stats *out)
 {
-    uint32_t n = atomic_load_explicit(&p->n_accounts, memory_order_acquire);
+    uint32_t n = p->n_accounts;
 
     out->tenants = mem_array(mem, MAX(n, 1u), sizeof(*out->tenants));
     if (!out->tenants)

@@ -92,3 +92,30 @@ def test_a_tenant_has_no_more_under_way_than_it_may(start_weir, upstream):
     m = weir.metrics()
     assert m.value("weir_tenant_refused_total", tenant="small") == 2
     assert m.value("weir_tenant_in_flight", tenant="small") == 0
+
+
+@pytest.mark.sanitize
+def test_tenants_come_and_go_for_as_long_as_it_runs(start_weir, upstream):
+    """Each reload lists a thousand others: metrics name a bounded number of them, and forget none with a request under
+    way, nor one of the present list."""
+    def listing(edition):
+        return {"routes": [{"trust": ["tenant"]}], "tenants": {f"t{edition}-{i}": {} for i in range(999)}}
+
+    steps = Steps()
+    weir = start_weir(listing(0))
+    up = upstream(steps, name="u")
+    weir.register(up)
+    held = send(weir, "held", "t0-500")
+    up.wait_hits(1)
+    for edition in range(1, 7):
+        r = weir.admin_http("POST", "/api/v1/config/apply", json.dumps(listing(edition)))
+        assert r.status == 200, r.body
+    assert weir.metrics().value("weir_tenant_in_flight", tenant="t0-500") == 1
+    clients = [held, send(weir, "new", "t6-998")]
+    steps.go.release(2)
+    assert [status(c) for c in clients] == [200] * 2
+    h.wait_until(lambda: weir.metrics().sum("weir_tenant_in_flight") == 0, "the ends to be counted")
+    m = weir.metrics()
+    for tenant in ("t0-500", "t6-998"):
+        assert m.value("weir_tenant_requests_total", tenant=tenant) == 1
+    assert len(m.all("weir_tenant_requests_total")) <= 4096

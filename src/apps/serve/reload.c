@@ -302,8 +302,8 @@ static int try_it(struct serve *s, struct attempt *a, struct buf *out)
             return complain_listen(&o, bound, out);
         if (rc == WEIR_E_FULL)
             buf_put_str(out,
-                        "too many: routes that this process has seen, or listeners of the last "
-                        "reload that are still being closed; try again, or restart\n");
+                        "too many: routes that this process has seen, or tenants or listeners of "
+                        "the last reloads that are still in use; try again, or restart\n");
         return rc;
     }
     referred_use_access(s, &a->referred);

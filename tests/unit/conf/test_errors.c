@@ -36,6 +36,8 @@ static void keys(void **state)
                                       "version; leave it out\n"},
         {"tenants: {a: {weight: 0}}\n", "w.yaml:1:23: tenants.a.weight: \"0\" is too small; the "
                                         "least is 0.01\n"},
+        {"tenants: {other: {}}\n", "w.yaml:1:11: tenants.other: is what metrics call all tenants "
+                                   "that are not listed; give it another name\n"},
         {"tenants: {a: {wieght: 2}}\n",
          "w.yaml:1:15: unknown key \"wieght\" in tenants.a; did you mean \"weight\"?\n"},
         {"listeners: [{tls: {cert: 'file:x'}}]\n",
