@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "confio/secret.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/slice.h"
+#include "confio/file.h"
 
 /* @return bytes, or size when it does not fit. */
 static size_t from_variable(const char *name, char *out, size_t size)
@@ -18,17 +19,20 @@ static size_t from_variable(const char *name, char *out, size_t size)
     return n;
 }
 
+/* @return likewise; 0 when it cannot be read. */
 static size_t from_file(const char *path, char *out, size_t size)
 {
-    FILE *f = fopen(path, "re");
+    int fd = confio_open(path);
+    size_t n = 0;
+    ssize_t got = fd < 0 ? -1 : 1;
 
-    if (!f)
-        return 0;
-    /* No buffer of stdio's, which would keep a copy. */
-    (void)setvbuf(f, NULL, _IONBF, 0);
-    size_t n = fread(out, 1, size, f);
-    (void)fclose(f);
-    return n;
+    while (got > 0 && n < size) {
+        got = confio_read(fd, out + n, size - n);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    if (fd >= 0)
+        (void)close(fd);
+    return got < 0 ? 0 : n;
 }
 
 static bool visible(struct slice s)

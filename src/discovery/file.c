@@ -85,7 +85,10 @@ static void look(struct file *f)
         return;
     f->seen = now;
     f->read_once = true;
-    read_file(f);
+    if (!S_ISREG(now.st_mode) && !S_ISDIR(now.st_mode))
+        source_failed(f->source, "%s: is a pipe, socket or device, not a file", f->conf->path.p);
+    else
+        read_file(f);
 }
 
 static void on_look(struct loop_timer *t)

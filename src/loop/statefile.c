@@ -199,7 +199,7 @@ void statefile_fini(struct statefile *f)
 static int read_file(const char *path, struct buf *out)
 {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe has no end */
 
     if (fd < 0)
         return errno;

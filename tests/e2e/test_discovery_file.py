@@ -66,6 +66,9 @@ def test_a_bad_file_changes_nothing_and_is_told(start_weir, upstream, tmp_path):
     weir.wait_line(r"source=file: .*endpoints.yaml: it is empty")
     os.unlink(path)
     h.wait_until(lambda: weir.log_contains("No such file"), "the missing file")
+    os.mkfifo(path)                                 # nobody ever writes to it
+    weir.wait_line(r"endpoints.yaml: is a pipe, socket or device")
+    os.unlink(path)
     assert listed(weir) == ids(a)
     assert weir.chat().status == 200
     put(path, a)
