@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "fleet/cell.h"
 #include "fleet/fleet.h"
+#include "fleet/shown.h"
 #include "fleet/table.h"
 
 static bool take(struct sample *to, const struct sample *from, enum sample_field f)
@@ -108,6 +109,9 @@ void fleet_tick(struct fleet *f, uint64_t now_ns)
         if (e && e->based && now_ns >= e->sample_until_ns && under(e, now_ns))
             fleet_entry_publish(e, false, now_ns);
     }
+    /* An earlier life of an endpoint has ended, or a neighbour left: who is alone now costs a pick less. */
+    if (f->unshared)
+        fleet_mark_all_shared(f);
 }
 
 static bool same_devices(const struct entry *e, const struct device *devices, uint32_t n)
@@ -278,13 +282,33 @@ int fleet_bind_devices(struct fleet *f, struct cell *c, const struct endpoint *e
     return 0;
 }
 
+void fleet_unbind_devices(struct fleet *f, struct cell *c)
+{
+    struct device_set *d = atomic_load(&c->devices);
+
+    for (uint32_t i = 0; d && i < d->n_list; i++)
+        f->unshared |= --d->list[i]->cells == 1;
+}
+
 void fleet_mark_shared(struct cell *c)
 {
     const struct device_set *d = atomic_load(&c->devices);
+    bool shared = false;
 
     for (uint32_t i = 0; d && i < d->n_list; i++)
-        if (d->list[i]->cells > 1 && !(atomic_fetch_or(&c->gate, GATE_SHARED) & GATE_SHARED))
-            cell_changed(c);
+        shared |= d->list[i]->cells > 1;
+    unsigned char was = shared ? atomic_fetch_or(&c->gate, GATE_SHARED)
+                               : atomic_fetch_and(&c->gate, (unsigned char)~GATE_SHARED);
+    if (shared != ((was & GATE_SHARED) != 0))
+        cell_changed(c);
+}
+
+void fleet_mark_all_shared(struct fleet *f)
+{
+    f->unshared = false;
+    for (uint32_t i = 0; i < f->n_slots; i++)
+        if (f->slots[i].shown)
+            fleet_mark_shared(f->slots[i].shown->cell);
 }
 
 void fleet_free_devices(struct fleet *f)

@@ -53,6 +53,7 @@ fleet_cell_new(struct fleet *f, struct fleet_address *a, uint32_t slot, uint32_t
 
 static void cell_free(struct fleet *f, struct cell *c)
 {
+    fleet_unbind_devices(f, c);
     address_put(f, container_of(c->address, struct fleet_address, count));
     fleet_slab_put(&f->cells, c);
 }

@@ -129,9 +129,8 @@ static int show_changed(struct fleet *f, uint64_t seq, struct shown **fresh)
         f->slots[e->slot].shown = s;
         bound = bound || s->endpoint.n_devices;
     }
-    for (uint32_t i = 0; bound && i < f->n_slots; i++)
-        if (f->slots[i].shown)
-            fleet_mark_shared(f->slots[i].shown->cell);
+    if (bound)
+        fleet_mark_all_shared(f);
     return 0;
 }
 

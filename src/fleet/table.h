@@ -109,6 +109,7 @@ struct fleet {
     struct map addresses;   /**< address key to fleet_address: entries and old cells hold it */
     struct map models;      /**< id to known_model */
     struct map devices;     /**< UUID to device_count; none is ever dropped */
+    bool unshared;          /**< some device has one cell left of several; gates do not know yet */
     bool any_devices;       /**< some entry had numbers of its devices from elsewhere */
     struct map device_sets; /**< UUIDs to bound_set; likewise */
     struct slot *slots;
@@ -168,6 +169,10 @@ void fleet_entry_forget_devices(struct entry *e);
 int fleet_bind_devices(struct fleet *f, struct cell *c, const struct endpoint *e) MUST_CHECK;
 /** Once all of a snapshot are bound: does anybody else promise memory on its devices, or did an earlier life of it? */
 void fleet_mark_shared(struct cell *c);
+/** The same of all that are shown. */
+void fleet_mark_all_shared(struct fleet *f);
+/** It is about to be freed: nobody's promises are its any more. Devices that it was bound to before go on counting it. */
+void fleet_unbind_devices(struct fleet *f, struct cell *c);
 void fleet_free_devices(struct fleet *f);
 enum { DEVICE_SETS_MAX = 65536 };
 

@@ -421,6 +421,54 @@ static void found_devices_count_where_no_source_tells_any(void **state)
     close_world(&w);
 }
 
+static bool shared(const struct world *w, uint32_t i)
+{
+    return atomic_load(&w->s->members[i].cell->gate) & GATE_SHARED;
+}
+
+/* Or every pick would read it anew for good, after the first restart. */
+static void a_device_is_shared_as_long_as_others_may_promise_on_it(void **state)
+{
+    (void)state;
+    struct world w;
+    struct rig_host a;
+    struct rig_host b;
+    struct device one = {.uuid = SLICE("GPU-a")};
+
+    open_world(&w, 1);
+    rig_host(&a, 1, "");
+    rig_host(&b, 2, "");
+    a.i.devices = b.i.devices = &one;
+    a.i.n_devices = b.i.n_devices = 1;
+    assert_int_equal(fleet_upsert(w.fleet, 0, &a.i, T0), 0);
+    build(&w, T0);
+    assert_false(shared(&w, 0));
+    /* Another life of it: the old one may hold requests, as long as anybody has it. */
+    struct cell *old = w.s->members[0].cell;
+    sched_cell_get(old);
+    a.i.epoch = 7;
+    assert_int_equal(fleet_upsert(w.fleet, 0, &a.i, T0), 0);
+    build(&w, T0);
+    fleet_tick(w.fleet, T0);
+    assert_true(shared(&w, 0));
+    unsigned before = atomic_load(&w.s->members[0].cell->address->changes);
+    sched_cell_put(old);
+    build(&w, T0);
+    fleet_tick(w.fleet, T0);
+    assert_false(shared(&w, 0));
+    assert_int_not_equal(atomic_load(&w.s->members[0].cell->address->changes), before);
+    /* A neighbour comes and goes. */
+    assert_int_equal(fleet_upsert(w.fleet, 0, &b.i, T0), 0);
+    build(&w, T0);
+    assert_true(shared(&w, 0) && shared(&w, 1));
+    fleet_remove(w.fleet, 0, b.i.key, T0);
+    build(&w, T0);
+    fleet_reclaim(w.fleet, nobody, NULL);
+    fleet_tick(w.fleet, T0);
+    assert_false(shared(&w, 0));
+    close_world(&w);
+}
+
 static void scraped_numbers_count_where_nobody_reports(void **state)
 {
     (void)state;
@@ -885,6 +933,7 @@ int main(void)
         cmocka_unit_test(typed_reports_beat_metadata_while_fresh),
         cmocka_unit_test(what_is_known_of_devices_fills_gaps),
         cmocka_unit_test(found_devices_count_where_no_source_tells_any),
+        cmocka_unit_test(a_device_is_shared_as_long_as_others_may_promise_on_it),
         cmocka_unit_test(scraped_numbers_count_where_nobody_reports),
         cmocka_unit_test(another_process_is_another_generation),
         cmocka_unit_test(report_times_make_timed_samples),
