@@ -29,7 +29,7 @@ struct address_count {
 /** Memory promised on one GPU, over all endpoints that use it. */
 struct device_count {
     atomic_ullong promised_bytes;
-    uint32_t cells;    /**< that promise on it, or did before they were bound elsewhere; the fleet's */
+    uint32_t cells; /**< that promise on it, or did before they were bound elsewhere; the fleet's */
     struct slice uuid; /**< the fleet's */
 };
 
