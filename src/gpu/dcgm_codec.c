@@ -50,13 +50,14 @@ static const struct series *series_of(struct slice name)
     return NULL;
 }
 
-/* Terminated; "" when absent or too long. @return its length. */
+/* Terminated; "" when absent, too long, or with a NUL inside: two that differ behind it would be one. @return its length. */
 static size_t label(const struct prom_line *line, const char *name, char *out, size_t size)
 {
-    int n = wire_prom_label_text(line->labels, slice_str(name), out, size - 1);
+    int rc = wire_prom_label_text(line->labels, slice_str(name), out, size - 1);
+    size_t n = rc > 0 && !memchr(out, '\0', (size_t)rc) ? (size_t)rc : 0;
 
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0 ? (size_t)n : 0;
+    out[n] = '\0';
+    return n;
 }
 
 /* The device that a line is about, without its numbers. false: it tells none. */

@@ -3,6 +3,8 @@
 import json
 import os
 
+import pytest
+
 import weir_harness as h
 from test_reload import hup
 
@@ -117,6 +119,8 @@ def test_the_last_list_is_used_when_the_file_is_gone_at_the_start(start_weir, up
     assert stat(weir, "up") == 0
 
 
+@pytest.mark.sanitize
+@pytest.mark.race
 def test_reload_changes_the_source_and_loses_nobody(start_weir, upstream, tmp_path):
     a, b = upstream(name="a"), upstream(name="b")
     one, other = str(tmp_path / "one.yaml"), str(tmp_path / "other.yaml")

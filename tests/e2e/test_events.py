@@ -121,6 +121,8 @@ def test_a_source_that_fails_and_comes_back(start_weir, upstream, tmp_path):
     follower.close()
 
 
+@pytest.mark.sanitize
+@pytest.mark.race
 def test_one_who_comes_back_misses_nothing_or_is_told(start_weir, upstream):
     a = upstream(name="a")
     weir = start_weir(config(a))

@@ -55,6 +55,7 @@ def host(start_weir, keeper):
     return start
 
 
+@pytest.mark.race
 def test_an_exporter_stands_in_for_agents(host):
     """Two engines on one host with two GPUs: utilization, memory and type of each one's own; a request goes where its
     memory is free."""

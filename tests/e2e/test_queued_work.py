@@ -2,6 +2,8 @@
 """The default policy over real HTTP: prefixes are found again, and the reasons are told in seconds and tokens."""
 import json
 
+import pytest
+
 import weir_harness as h
 
 
@@ -25,6 +27,7 @@ def chat(weir, text, tools_last=False):
     return json.loads(r.body)
 
 
+@pytest.mark.sanitize
 def test_a_prompt_goes_where_its_beginning_is(start_weir, start_worker):
     # queued_work may prefer the other one when this machine stalls; this policy goes by the prefix alone.
     weir = start_weir(args=["--policy", "prefix_cache"])

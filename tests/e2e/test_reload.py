@@ -211,6 +211,7 @@ def test_checks_follow_the_configuration_one_reader_for_each(start_weir, upstrea
     assert checks(a) == gone
 
 
+@pytest.mark.sanitize
 def test_an_endpoint_that_stays_keeps_its_generation_and_its_count(start_weir, upstream):
     behaviour, opened = h.gate()
     a, b = upstream(behaviour, name="a"), upstream(name="b")

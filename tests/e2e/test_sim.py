@@ -177,6 +177,7 @@ def test_a_live_log_of_decisions_is_a_trace(start_weir, start_worker, tmp_path):
     assert metrics(report)["chain"]["ok"] == 5
 
 
+@pytest.mark.sanitize
 def test_a_live_log_is_decided_again_by_other_policies(start_weir, start_worker, tmp_path):
     """What if: its own policy decides the same, another one otherwise; and as a trace its prompts hit caches."""
     weir = start_weir()

@@ -121,6 +121,45 @@ static void consume_and_append_keep_the_order(void **state)
     assert_int_equal(heap.live, 0);
 }
 
+static void a_burst_gives_its_memory_back(void **state)
+{
+    (void)state;
+    struct test_heap heap = {0};
+    struct mem mem = test_heap_mem(&heap);
+    struct buf b;
+    buf_init(&b, &mem, 100);
+    buf_slim(&b, 0); /* nothing yet */
+    assert_null(b.p);
+    assert_non_null(buf_reserve(&b, 100));
+    buf_commit(&b, 100);
+    assert_int_equal(b.cap, 100);
+    buf_consume(&b, 99);
+    buf_slim(&b, 0); /* a byte that nobody has read yet */
+    assert_int_equal(b.cap, 100);
+    assert_int_equal(buf_len(&b), 1);
+    buf_consume(&b, 1);
+    buf_slim(&b, 100); /* no more than is kept */
+    assert_int_equal(b.cap, 100);
+    assert_int_equal(heap.live, 1);
+    buf_slim(&b, 99);
+    assert_int_equal(b.cap, 0);
+    assert_null(b.p);
+    assert_int_equal(heap.live, 0);
+    /* It is as it was made, its cap too. */
+    assert_int_equal(buf_put_str(&b, "again"), 0);
+    expect(&b, "again");
+    assert_null(buf_reserve(&b, 101));
+    buf_slim(&b, 0); /* what went wrong stays until it is cleared */
+    assert_int_equal(heap.live, 0);
+    assert_int_equal(b.err, WEIR_E_FULL);
+    assert_int_equal(buf_put_char(&b, 'x'), WEIR_E_FULL);
+    buf_clear(&b);
+    assert_int_equal(buf_put_char(&b, 'x'), 0);
+    expect(&b, "x");
+    buf_fini(&b);
+    assert_int_equal(heap.live, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +167,7 @@ int main(void)
         cmocka_unit_test(json_strings_stay_valid),
         cmocka_unit_test(cap_and_memory_errors_stick),
         cmocka_unit_test(consume_and_append_keep_the_order),
+        cmocka_unit_test(a_burst_gives_its_memory_back),
     };
     return cmocka_run_group_tests_name("buf", tests, NULL, NULL);
 }

@@ -92,6 +92,21 @@ static int choose(uint32_t n, const char *select, struct gpu_reading *out)
     return gpu_exported_choose(rows, n, slice_str(select), out);
 }
 
+/* Texts end at a NUL: two devices that differ behind it would be one, and one that begins with it has no name. */
+static void a_name_with_a_nul_is_none(void **state)
+{
+    (void)state;
+    memset(rows, 0xff, sizeof(rows));
+    assert_int_equal(gpu_dcgm_read(SLICE("DCGM_FI_DEV_GPU_UTIL{UUID=\"\0\0\"} 1\n"
+                                         "DCGM_FI_DEV_GPU_UTIL{UUID=\"GPU\0-a\"} 1\n"
+                                         "DCGM_FI_DEV_GPU_UTIL{UUID=\"GPU\0-b\"} 1\n"
+                                         "DCGM_FI_DEV_GPU_UTIL{UUID=\"GPU-c\",pod=\"p\0q\"} 1\n"),
+                                   rows),
+                     1);
+    assert_string_equal(rows[0].reading.uuid, "GPU-c");
+    assert_string_equal(rows[0].pod, "");
+}
+
 static void slices_stand_for_their_gpu(void **state)
 {
     (void)state;
@@ -154,6 +169,7 @@ int main(void)
         cmocka_unit_test(every_number_has_its_unit),
         cmocka_unit_test(a_total_of_its_own_counts),
         cmocka_unit_test(what_cannot_be_is_unknown),
+        cmocka_unit_test(a_name_with_a_nul_is_none),
         cmocka_unit_test(slices_stand_for_their_gpu),
         cmocka_unit_test(a_list_of_names_keeps_its_order),
         cmocka_unit_test(pods_that_share_a_gpu_have_a_row_each),
