@@ -80,8 +80,11 @@ def test_aaaa_records_are_endpoints_with_brackets(start_weir, upstream, dns):
     dns.set("host-record=llm.test,::1")
     weir = start_weir(by_dns(dns, f"llm.test:{a.port}"))
     wait_models(weir, a)
-    assert listed(weir) == {f"[::1]:{a.port}"}
+    one = f"[::1]:{a.port}"
+    assert listed(weir) == {one}
     assert answered_by(weir) == {"a"}
+    assert a.requests[-1].header("Host") == one
+    assert weir.metrics().value("weir_endpoint_up", endpoint=one) == 1
 
 
 @pytest.mark.sanitize
