@@ -6,9 +6,7 @@
 #ifndef WEIR_ADMIN_EVENTS_H
 #define WEIR_ADMIN_EVENTS_H
 
-#include "base/list.h"
-#include "loop/loop.h"
-#include "net/http_server.h"
+#include "net/http_feed.h"
 
 enum {
     EVENTS_KEPT = 1024,      /**< in the ring */
@@ -18,12 +16,9 @@ enum {
 };
 
 struct events {
-    struct loop *loop;
+    struct http_feed feed;
     uint64_t first, next; /**< numbers in the ring: first <= n < next */
     char *ring[EVENTS_KEPT];
-    struct list readers;
-    uint32_t n_readers;
-    struct loop_timer beat;
 };
 
 void events_init(struct events *e, struct loop *loop);

@@ -365,7 +365,7 @@ static void compile_sources(struct build *b, struct conf *c, const struct own *o
 
     for (uint32_t i = 0; i < n && !b->nomem; i++) {
         struct conf_path here = at_index(&top, i);
-        struct conf_path list = under(&here, "endpoints");
+        struct conf_path list = under(b->in->endpoints_only ? NULL : &here, "endpoints");
         const struct raw_endpoint *endpoints = raw[i].endpoints.items;
         struct map seen;
 

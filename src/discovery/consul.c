@@ -95,9 +95,10 @@ static void remember(struct health *h, const struct consul_answer *answer)
     h->n_known = n;
 }
 
-static void tell(struct health *h, const struct consul_answer *answer)
+static void tell(struct health *h, const struct consul_answer *answer, bool partial)
 {
     source_list_begin(&h->list);
+    source_list_partial(&h->list, partial);
     for (uint32_t i = 0; i < answer->n; i++) {
         struct consul_entry *e = &answer->entries[i];
         int rc = 0;
@@ -135,11 +136,10 @@ static void follow(struct health *h, struct slice index)
     remote_worked(&h->call, next > now ? next - now : 0);
 }
 
-/* A token without the right to read a service gets an empty list, not an error. */
-static bool filtered(const struct fetch_result *r, const struct consul_answer *answer)
+/* Where the token lacks rights the answer is no error, but has fewer entries, or none. */
+static bool filtered(const struct fetch_result *r)
 {
-    return answer->n == 0 &&
-           slice_eq_nocase(fetch_header(r, "X-Consul-Results-Filtered-By-ACLs"), SLICE("true"));
+    return slice_eq_nocase(fetch_header(r, "X-Consul-Results-Filtered-By-ACLs"), SLICE("true"));
 }
 
 /* The token was not good enough: it may have been replaced on disk. */
@@ -169,7 +169,8 @@ static void answered(struct remote_call *c, const struct fetch_result *r)
     }
     arena_init(&a, loop_mem(), ANSWER_BYTES_MAX);
     int rc = consul_read(&a, r->body, h->known, h->n_known, &answer);
-    if (rc || filtered(r, &answer)) {
+    bool partial = rc == 0 && filtered(r);
+    if (rc || (partial && answer.n == 0)) {
         h->index = 0;
         if (!rc)
             read_token_again(h->consul);
@@ -178,8 +179,14 @@ static void answered(struct remote_call *c, const struct fetch_result *r)
                       : rc                 ? err_text(rc)
                                            : "the token may not read it");
     } else {
-        tell(h, &answer);
+        bool narrowed = partial && !h->list.partial;
+        tell(h, &answer, partial);
         follow(h, fetch_header(r, "X-Consul-Index"));
+        if (narrowed) {
+            /* What a better token may see is no change that the server would wait for. */
+            read_token_again(h->consul);
+            h->index = 0;
+        }
     }
     arena_fini(&a);
 }

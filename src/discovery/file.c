@@ -41,8 +41,8 @@ static void tell(struct file *f, const struct conf_source *read)
     for (uint32_t i = 0; i < read->n_endpoints; i++) {
         int rc = source_list_put(&f->list, &read->endpoints[i].instance);
         if (rc)
-            log_warn("discovery", "source=%s: %.*s is left out: %s", f->source->o.name,
-                     SLICE_ARG(read->endpoints[i].url), err_text(rc));
+            log_warn("discovery", "source=%s: %s: %.*s is left out: %s", f->source->o.name,
+                     f->conf->path.p, SLICE_ARG(read->endpoints[i].url), err_text(rc));
     }
     source_list_end(&f->list);
 }

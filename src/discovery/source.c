@@ -17,6 +17,7 @@ enum { HELD_BYTES_MAX = 1 << 20 };
 
 static const uint64_t CHECK_NS = 200 * NS_PER_MS;
 static const uint64_t SAY_NS = 60 * NS_PER_S; /* the same trouble is told again after this long */
+static const uint64_t HIDDEN = UINT64_MAX;    /* leaving_ns: no time ends it */
 
 static void on_check(struct loop_timer *t);
 
@@ -211,7 +212,26 @@ void source_list_begin(struct source_list *l)
 {
     l->round++;
     l->in_round = true;
-    l->resumed = false;
+    l->resumed = l->narrowed = false;
+}
+
+void source_list_partial(struct source_list *l, bool partial)
+{
+    struct source *s = l->source;
+
+    l->narrowed = partial && !l->partial;
+    if (partial == l->partial)
+        return;
+    l->partial = partial;
+    s->stats.n_partial += partial ? 1U : -1U;
+    if (partial)
+        log_warn("discovery",
+                 "source=%s: the token may read only a part of %.*s: endpoints that it no longer "
+                 "shows stay while they pass our checks",
+                 s->o.name, SLICE_ARG(l->name));
+    else
+        log_info("discovery", "source=%s: all of %.*s is shown again", s->o.name,
+                 SLICE_ARG(l->name));
 }
 
 void source_list_keep(struct source_list *l, struct slice key)
@@ -252,12 +272,14 @@ void source_list_same(struct source_list *l)
 static void hold(struct source_list *l, struct held *h)
 {
     struct source *s = l->source;
+    bool anew = h->leaving_ns == 0;
 
-    if (h->leaving_ns)
-        return;
-    h->leaving_ns = loop_now(s->o.loop) + s->o.grace_ns;
-    l->n_leaving++;
-    s->stats.n_leaving++;
+    if (l->narrowed)
+        h->leaving_ns = HIDDEN;
+    else if (anew)
+        h->leaving_ns = loop_now(s->o.loop) + s->o.grace_ns;
+    l->n_leaving += anew;
+    s->stats.n_leaving += anew;
     if (!loop_timer_active(&s->check))
         loop_timer_set(s->o.loop, &s->check, loop_now(s->o.loop) + CHECK_NS);
 }
@@ -285,6 +307,19 @@ static void gather_missed(struct source_list *l)
     }
 }
 
+/* A complete answer without them: now they are missing like anybody else. */
+static void no_longer_hidden(struct source_list *l)
+{
+    weir_list_foreach (at, &l->missed) {
+        struct held *h = container_of(at, struct held, going);
+        if (h->leaving_ns != HIDDEN)
+            continue;
+        h->leaving_ns = 0;
+        l->n_leaving--;
+        l->source->stats.n_leaving--;
+    }
+}
+
 static bool is_mass(const struct source_list *l)
 {
     const struct source *s = l->source;
@@ -307,7 +342,9 @@ void source_list_end(struct source_list *l)
 {
     BUG_ON(!l->in_round);
     gather_missed(l);
-    bool mass = is_mass(l);
+    if (!l->partial)
+        no_longer_hidden(l);
+    bool mass = l->narrowed || is_mass(l);
     weir_list_foreach_safe (at, &l->missed) {
         struct held *h = container_of(at, struct held, going);
         if (!(mass || h->leaving_ns) || !passes(l->source, h))
@@ -316,7 +353,7 @@ void source_list_end(struct source_list *l)
         hold(l, h);
     }
     let_all_go(l, &l->missed);
-    l->in_round = l->resumed = false;
+    l->in_round = l->resumed = l->narrowed = false;
     answered(l);
 }
 

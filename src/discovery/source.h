@@ -8,7 +8,8 @@
  * bad before its end: source_list_abandon(); nothing was lost. Events, one or several at once: source_list_resume(), source_list_put(), source_list_miss(), source_list_end().
  *
  * Mass removal: an answer without hold_percent of those that were there (100: an empty one) is not believed at once. Who is
- * missing stays while our own checks pass, at most `grace`; whoever fails them goes at once.
+ * missing stays while our own checks pass, at most `grace`; whoever fails them goes at once. A list that is suddenly partial
+ * is no removal: source_list_partial().
  */
 #ifndef WEIR_DISCOVERY_SOURCE_H
 #define WEIR_DISCOVERY_SOURCE_H
@@ -43,6 +44,7 @@ struct source_stats {
     uint64_t good_ns;         /**< of the last good answer, monotonic; 0 = none yet */
     uint32_t n;               /**< instances */
     uint32_t n_leaving;       /**< of them held although the source no longer lists them */
+    uint32_t n_partial; /**< lists of which the server shows a part: see source_list_partial() */
     char why[SOURCE_WHY_MAX]; /**< of the last error while not up */
 };
 
@@ -67,6 +69,8 @@ struct source_list {
     uint32_t round;
     bool in_round, resumed;
     bool answered; /**< since the start */
+    bool partial;  /**< the last answer was */
+    bool narrowed; /**< the answer under way is the first that is partial */
 };
 
 void source_init(struct source *s, const struct source_options *o);
@@ -93,6 +97,12 @@ void source_list_keep(struct source_list *l, struct slice key);
 void source_list_resume(struct source_list *l);
 /** In an answer: it is listed no more. Unknown keys are ignored. */
 void source_list_miss(struct source_list *l, struct slice key);
+/**
+ * In an answer: does its server say that it left out what we may not see? Who is missing from the first such answer may be
+ * hidden and not gone, and stays while it passes our checks, until an answer is complete again. From then on, who leaves
+ * what is still shown has left.
+ */
+void source_list_partial(struct source_list *l, bool partial);
 /** The answer was whole: who was not put is removed, by the rule above. Counts as a good answer. */
 void source_list_end(struct source_list *l);
 void source_list_abandon(struct source_list *l);

@@ -21,8 +21,9 @@ struct held {
     bool tls, described; /**< it has metadata */
     uint32_t round;      /**< of the last answer that had it */
     uint64_t hash;
-    struct list going;   /**< while those that are let go are gathered */
-    uint64_t leaving_ns; /**< when it is let go though it passes; 0 = it is listed */
+    struct list going; /**< while those that are let go are gathered */
+    uint64_t
+        leaving_ns; /**< when it is let go though it passes, UINT64_MAX = never; 0 = it is listed */
     char text[];
 };
 

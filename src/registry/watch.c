@@ -1,32 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "registry/watch.h"
 
-#include "base/bug.h"
 #include "base/num.h"
 #include "loop/alloc.h"
 #include "registry/registry.h"
 
 enum { LOG_BYTES_MAX = 16 << 20, EVENT_MAX = 4 << 20, QUEUE_MAX = 4 << 20, RESET_MAX = 512 << 20 };
 
-static const uint64_t BEAT_NS = 15 * NS_PER_S;
-
-struct watcher {
-    struct list node;
-    struct watch *watch;
-    struct http_request *request;
-    size_t queue_max; /* raised while a reset event is under way */
-};
-
-static void on_beat(struct loop_timer *t);
-
 void watch_init(struct watch *w,
                 struct loop *loop,
                 void (*write_all)(void *ctx, struct buf *out),
                 void *ctx)
 {
-    *w = (struct watch){.loop = loop, .write_all = write_all, .ctx = ctx};
-    list_init(&w->watchers);
-    w->beat.on_timer = on_beat;
+    *w = (struct watch){.write_all = write_all, .ctx = ctx};
+    http_feed_init(&w->feed, loop, REGISTRY_WATCHERS_MAX, QUEUE_MAX);
     /* Numbers go on from the wall clock in microseconds: those of an earlier run are older than all of this one,
      * and they stay exact in JavaScript. */
     w->first = w->next = loop_wall_clock() / NS_PER_US;
@@ -43,55 +30,9 @@ static void drop_oldest(struct watch *w)
 
 void watch_fini(struct watch *w)
 {
-    BUG_ON(!list_empty(&w->watchers));
-    loop_timer_cancel(&w->beat);
+    http_feed_fini(&w->feed);
     while (w->first < w->next)
         drop_oldest(w);
-}
-
-static void watcher_free(struct watcher *v)
-{
-    list_del(&v->node);
-    if (--v->watch->n_watchers == 0)
-        loop_timer_cancel(&v->watch->beat);
-    mem_free(loop_mem(), v);
-}
-
-static void on_gone(struct http_request *r)
-{
-    watcher_free(r->user);
-}
-
-static void on_drained(struct http_request *r)
-{
-    struct watcher *v = r->user;
-
-    v->queue_max = QUEUE_MAX;
-}
-
-/* Send, or cut a watcher off that does not read. It resumes after the last event it has. */
-static void push(struct watcher *v, struct slice text)
-{
-    struct http_request *r = v->request;
-
-    if (http_stream_write(r, text) > v->queue_max) {
-        watcher_free(v);
-        http_abort(r);
-    }
-}
-
-static void send_all(struct watch *w, struct slice text)
-{
-    weir_list_foreach_safe (pos, &w->watchers)
-        push(container_of(pos, struct watcher, node), text);
-}
-
-static void on_beat(struct loop_timer *t)
-{
-    struct watch *w = container_of(t, struct watch, beat);
-
-    loop_timer_set(w->loop, &w->beat, loop_now(w->loop) + BEAT_NS);
-    send_all(w, SLICE(": still here\n\n"));
 }
 
 static void event_text(struct buf *out, uint64_t number, const char *event)
@@ -109,12 +50,7 @@ static void forget(struct watch *w)
     while (w->first < w->next)
         drop_oldest(w);
     w->first = ++w->next;
-    weir_list_foreach_safe (pos, &w->watchers) {
-        struct watcher *v = container_of(pos, struct watcher, node);
-        struct http_request *r = v->request;
-        watcher_free(v);
-        http_abort(r);
-    }
+    http_feed_cut(&w->feed);
 }
 
 void watch_publish(struct watch *w, const char *event, struct slice data)
@@ -136,7 +72,7 @@ void watch_publish(struct watch *w, const char *event, struct slice data)
         w->bytes += buf_len(&b);
         while (w->bytes > LOG_BYTES_MAX && w->next - w->first > 1)
             drop_oldest(w);
-        send_all(w, buf_slice(&b));
+        http_feed_send(&w->feed, buf_slice(&b));
     }
     buf_fini(&b);
 }
@@ -161,30 +97,11 @@ int watch_start(struct watch *w, struct http_request *r, uint64_t since)
 {
     struct buf out;
 
-    if (w->n_watchers >= REGISTRY_WATCHERS_MAX)
+    if (http_feed_full(&w->feed))
         return WEIR_E_FULL;
-    struct watcher *v = mem_zalloc(loop_mem(), sizeof(*v));
-    if (!v)
-        return WEIR_E_NOMEM;
     buf_init(&out, loop_mem(), RESET_MAX);
     catch_up(w, &out, since);
-    if (out.err) {
-        int rc = out.err;
-        buf_fini(&out);
-        mem_free(loop_mem(), v);
-        return rc;
-    }
-    v->watch = w;
-    v->request = r;
-    v->queue_max = QUEUE_MAX + buf_len(&out);
-    list_add(&w->watchers, &v->node);
-    if (w->n_watchers++ == 0)
-        loop_timer_set(w->loop, &w->beat, loop_now(w->loop) + BEAT_NS);
-    r->user = v;
-    r->on_gone = on_gone;
-    r->on_drained = on_drained;
-    http_stream_begin(r, 200, "text/event-stream", SLICE("Cache-Control: no-cache\r\n"));
-    (void)http_stream_write(r, buf_slice(&out));
+    int rc = out.err ? out.err : http_feed_add(&w->feed, r, buf_slice(&out));
     buf_fini(&out);
-    return 0;
+    return rc;
 }

@@ -7,9 +7,7 @@
 #define WEIR_REGISTRY_WATCH_H
 
 #include "base/buf.h"
-#include "base/list.h"
-#include "loop/loop.h"
-#include "net/http_server.h"
+#include "net/http_feed.h"
 
 enum { WATCH_LOG = 4096 };
 
@@ -20,14 +18,11 @@ struct watch_event {
 };
 
 struct watch {
-    struct loop *loop;
+    struct http_feed feed;
     struct watch_event log[WATCH_LOG]; /**< ring: the event with number q stands at q % WATCH_LOG */
     uint64_t first;                    /**< number of the oldest event kept */
     uint64_t next;                     /**< number of the next event */
     size_t bytes;                      /**< of text kept */
-    struct list watchers;
-    uint32_t n_watchers;
-    struct loop_timer beat; /**< comments that keep idle streams open */
     /** Append the whole list as the data of a reset event. */
     void (*write_all)(void *ctx, struct buf *out);
     void *ctx;

@@ -29,6 +29,7 @@ class NacosDouble:
         self.token, self.logins = None, 0   # token: what calls must show
         self.secret = None                  # of AK/SK
         self.answer = None                  # (method, path, fields) to None, (status, text) or "reset"
+        self.before = None                  # called before each answer, without the lock
         self.time = 1764570000000
         double = self
 
@@ -42,6 +43,8 @@ class NacosDouble:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
                 path, _, query = self.path.partition("?")
                 fields = dict(urllib.parse.parse_qsl(query) + urllib.parse.parse_qsl(body))
+                if double.before:
+                    double.before()
                 result = double.reply(self.command, path, fields, dict(self.headers))
                 if result == "reset":
                     self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")

@@ -175,6 +175,7 @@ class Consul:
         self.fault = None           # (status, body) instead of any answer
         self.headers = {}           # besides
         self.blind = set()          # tokens that may read nothing
+        self.hidden = {}            # token: ids that it may not read
         self.life = 0               # a query that waits is answered when this changes
         self.port = 0
         self.httpd = None
@@ -253,7 +254,7 @@ class Consul:
         given = headers.get("X-Consul-Token") or (headers.get("Authorization") or "").removeprefix("Bearer ")
         if self.fault:
             return (*self.fault, {})
-        if self.token and given != self.token and given not in self.blind:
+        if self.token and given != self.token and given not in self.blind and given not in self.hidden:
             return 403, "Permission denied", {}
         if method == "GET" and path.startswith("/v1/health/service/"):
             return self.health(path.removeprefix("/v1/health/service/"), query, given)
@@ -285,9 +286,10 @@ class Consul:
             return (*self.fault, {})
         if token in self.blind:
             return 200, [], {"X-Consul-Index": str(self.index), "X-Consul-Results-Filtered-By-ACLs": "true"}
-        found = [self.entry(doc, checks) for doc, checks in self.services.values()
-                 if doc["Name"] == name and query.get("tag", None) in [None, *doc.get("Tags", [])]]
-        return 200, found, {"X-Consul-Index": str(self.index)}
+        hidden = self.hidden.get(token, ())
+        found = [self.entry(doc, checks) for id, (doc, checks) in self.services.items()
+                 if id not in hidden and doc["Name"] == name and query.get("tag", None) in [None, *doc.get("Tags", [])]]
+        return 200, found, {"X-Consul-Index": str(self.index), **({"X-Consul-Results-Filtered-By-ACLs": "true"} if hidden else {})}
 
     @staticmethod
     def entry(doc, checks):

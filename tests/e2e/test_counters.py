@@ -165,3 +165,16 @@ def test_c9_a_stale_report_does_not_hide_what_was_just_sent(weir, upstream):
     assert ups[0].hits() in (4, 5)
     opened.set()
     answers(clients)
+
+
+def test_l6_one_kept_connection_is_balanced_request_by_request(start_weir, upstream):
+    weir = start_weir(args=["--policy", "round_robin"])
+    ups = fleet(weir, upstream, 4)
+    for up in ups:
+        weir.wait_up(up)
+    chat, kept = h.Http(weir.data), set()
+    for _ in range(400):
+        assert chat("POST", "/v1/chat/completions", {"model": "m", "messages": []}).status == 200
+        kept.add(chat.conn.sock.getsockname())
+    assert len(kept) == 1
+    assert [up.hits() for up in ups] == [100] * 4

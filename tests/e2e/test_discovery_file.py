@@ -64,6 +64,12 @@ def test_a_bad_file_changes_nothing_and_is_told(start_weir, upstream, tmp_path):
     h.wait_until(lambda: stat(weir, "errors_total") == 1, "the error")
     assert stat(weir, "up") == 0
     weir.wait_line(r"source=file: .*endpoints.yaml:3:3: .*wieght.* did you mean .weight")
+    # What spans keys, too: in the file itself there is no discovery[0].
+    for text, words in ((f"endpoints:\n- url: {a.url}\n- url: {a.url}\n", "3:8: endpoints.1..url: .* earlier endpoint"),
+                        ("endpoints:\n- url: host\n", "2:8: endpoints.0..url: \"host\""),
+                        ("endpoints:\n- weight: 2\n", "2:3: endpoints.0..url: is missing")):
+        put(path, text=text)
+        weir.wait_line(r"source=file: \S*endpoints.yaml:" + words)
     put(path, text="")                              # somebody is about to write it
     weir.wait_line(r"source=file: .*endpoints.yaml: it is empty")
     os.unlink(path)

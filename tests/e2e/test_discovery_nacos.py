@@ -133,6 +133,27 @@ def test_weight_zero_of_the_one_before_ends_without_a_restart(start_weir, upstre
     h.wait_until(lambda: who(weir) == {"b"}, "b to have its turn")
 
 
+def test_another_one_at_the_same_address_starts_afresh(start_weir, upstream, nacos):
+    broken = lambda conn, request: conn.respond(500)    # M5
+    a, b = upstream(broken, name="a"), upstream(name="b")
+    one = f"127.0.0.1:{a.port}"
+    double = nacos()
+    double.put(host(a), host(b))
+    weir = start_weir({**source(double, empty_grace="off"), "slow_start": "off",
+                       "breaker": {"consecutive": 2, "cooldown": "1h"}})
+    weir.wait_up(a)
+    weir.wait_up(b)
+    h.wait_until(lambda: weir.chat() and weir.metrics().value("weir_breaker_state", endpoint=one) == 2, "the breaker to open")
+    before = endpoints(weir)[one]["generation"]
+    double.put(host(b))
+    becomes(weir, b)
+    a.behaviour = lambda conn, request: conn.answer(request)
+    double.put(host(a), host(b))
+    weir.wait_up(a)
+    assert endpoints(weir)[one]["generation"] != before
+    assert who(weir, 12) == {"a", "b"}
+
+
 def test_enabled_is_obeyed_whatever_the_order_and_a_drain_wins(start_weir, upstream, nacos):
     a, b = upstream(name="a"), upstream(name="b")       # M6
     double = nacos()
@@ -254,6 +275,24 @@ def test_mass_removal_is_held_and_streams_go_on(start_weir, upstream, nacos):
     opened.set()
     t.join(h.PATIENCE)
     assert answer[0].status == 200
+
+
+def test_a_server_that_does_not_answer_holds_nobody_up(start_weir, upstream, nacos):
+    a, b = upstream(name="a"), upstream(name="b")       # M17
+    double = nacos()
+    double.put(host(a))
+    weir = start_weir(source(double))
+    weir.wait_up(a)
+    import threading
+    asked, opened = threading.Event(), threading.Event()
+    double.before = lambda: asked.set() or opened.wait(h.PATIENCE)
+    assert asked.wait(h.PATIENCE)
+    assert [weir.chat().status for _ in range(20)] == [200] * 20
+    double.put(host(a), host(b))
+    double.before = None
+    opened.set()
+    weir.wait_up(b)
+    assert who(weir, 12) == {"a", "b"}
 
 
 @pytest.mark.sanitize

@@ -80,8 +80,11 @@ def test_aaaa_records_are_endpoints_with_brackets(start_weir, upstream, dns):
     dns.set("host-record=llm.test,::1")
     weir = start_weir(by_dns(dns, f"llm.test:{a.port}"))
     wait_models(weir, a)
-    assert listed(weir) == {f"[::1]:{a.port}"}
+    one = f"[::1]:{a.port}"
+    assert listed(weir) == {one}
     assert answered_by(weir) == {"a"}
+    assert a.requests[-1].header("Host") == one
+    assert weir.metrics().value("weir_endpoint_up", endpoint=one) == 1
 
 
 @pytest.mark.sanitize
@@ -426,6 +429,46 @@ def test_consul_token_datacenter_and_tag(start_weir, upstream, keeper, tmp_path)
     path.write_text("t3\n")
     consul.put(a, Tags=["blue"], Weights={"Passing": 6, "Warning": 1})
     h.wait_until(lambda: names(weir)[f"127.0.0.1:{a.port}"]["weight"] == 6, "the change by the third token")
+
+
+def test_a_token_that_sees_a_part_takes_nobody_away(start_weir, upstream, keeper, tmp_path):
+    """Whom it no longer sees may be there: kept while our checks pass. Who leaves what it sees has left."""
+    a, b, c, d = (upstream(name=n) for n in "abcd")
+    consul = keeper.add(r.Consul(token="t1"))
+    for up in (a, b, c, d):
+        consul.put(up)
+    path = tmp_path / "token"
+    path.write_text("t1\n")
+    weir = start_weir(by_consul(consul, token=f"file:{path}", empty_grace="off"))
+    for up in (a, b, c, d):
+        weir.wait_up(up)
+    assert stat(weir, "partial_lists", "consul") == 0
+    with consul.cond:
+        consul.hidden["t1"] = {"b", "c"}
+        consul.news()
+    h.wait_until(lambda: stat(weir, "held_endpoints", "consul") == 2, "two to be held")
+    assert stat(weir, "partial_lists", "consul") == 1 and stat(weir, "up", "consul") == 1
+    consul.drop(d)
+    becomes(weir, a, b, c)
+    assert answered_by(weir) == {"a", "b", "c"}
+    c.refuse()
+    becomes(weir, a, b)
+    assert weir.output.count("may read only a part of llm") == 1
+    # All is shown again, without b and c: gone.
+    with consul.cond:
+        consul.hidden.clear()
+        del consul.services["b"], consul.services["c"]
+        consul.news()
+    becomes(weir, a)
+    assert stat(weir, "partial_lists", "consul") == 0
+    # A better token on disk is taken at once: it sees d, whom nothing announces.
+    path.write_text("t2\n")
+    with consul.cond:
+        consul.token, consul.hidden["t1"] = "t2", {"d"}
+        consul.put(d)
+    weir.wait_up(d)
+    assert weir.output.count("may read only a part of llm") == 2
+    h.wait_until(lambda: stat(weir, "partial_lists", "consul") == 0, "the whole list")
 
 
 def test_consul_under_maintenance_and_without_an_address(start_weir, upstream, consul):

@@ -74,6 +74,14 @@ def test_the_tests_of_the_field_reports_are_there():
     assert [n for n in named if f"def {n}(" not in there] == []
 
 
+def test_every_field_report_about_registries_has_a_row():
+    text = page("docs/field-reports.md")
+    rows = [line for line in text[text.index("## L and M"):text.index("## N.")].split("\n") if re.match(r"\| [LM]\d", line)]
+    told = {r for row in rows for r in re.findall(r"\b[LM]\d+\b", row.split("|")[1])}
+    assert told == {*(f"L{n}" for n in (1, 3, 5, 6)), *(f"M{n}" for n in (1, 3, 5, 6, 7, 8, 10, 11, 14, 15, 17, 18, 19))}
+    assert [row for row in rows if "`test_" not in row and "not offered" not in row] == []
+
+
 def test_readme_and_admin_examples_run(start_weir, upstream):
     weir = start_weir()
     up = upstream(name="u")

@@ -472,7 +472,12 @@ static void put_source_stats(const struct metrics_input *in, struct buf *out)
     } families[] = {
         {"weir_source_up", "Did the source's last answer make sense?", false},
         {"weir_source_held_endpoints",
-         "Endpoints that left their list in a mass and stay while our checks pass.", false},
+         "Endpoints that left their list in a mass, or are hidden by its server, and stay while "
+         "our "
+         "checks pass.",
+         false},
+        {"weir_source_partial_lists", "Lists of which a source's token may read only a part.",
+         false},
         {"weir_source_answers_total", "Good answers of a source.", true},
         {"weir_source_errors_total", "Failed or bad answers of a source.", true},
         {"weir_source_refused_total", "Instances of a source that could not be used.", true},
@@ -486,8 +491,12 @@ static void put_source_stats(const struct metrics_input *in, struct buf *out)
             struct prom_label label = {"source", in->sources[i].name};
             if (!s)
                 continue;
-            const double values[ARRAY_LEN(families)] = {s->up, s->n_leaving, (double)s->answers,
-                                                        (double)s->errors, (double)s->refused};
+            const double values[ARRAY_LEN(families)] = {s->up,
+                                                        s->n_leaving,
+                                                        s->n_partial,
+                                                        (double)s->answers,
+                                                        (double)s->errors,
+                                                        (double)s->refused};
             wire_prom_sample(out, families[k].name, &label, 1, values[k]);
         }
     }

@@ -302,6 +302,52 @@ static void a_mass_removal_is_held_like_an_empty_list(void **state)
     rig_close(&r);
 }
 
+static void partial(struct rig *r, const char *letters)
+{
+    char key[2] = "";
+
+    source_list_begin(&r->list);
+    source_list_partial(&r->list, true);
+    for (; *letters; letters++) {
+        key[0] = *letters;
+        assert_int_equal(put(r, key, (uint16_t)(*letters - 'a' + 1), 1000), 0);
+    }
+    source_list_end(&r->list);
+}
+
+/* Whatever the grace is: those are no removals. */
+static void who_is_hidden_stays_while_it_passes(void **state)
+{
+    (void)state;
+    struct rig r;
+
+    rig_open(&r, NULL, 1, 0);
+    answer(&r, "abcde");
+    told[0] = '\0';
+    failing_port = 2;
+    partial(&r, "ae");
+    expect("-llm b ");
+    assert_int_equal(r.source.stats.n_leaving, 2);
+    assert_int_equal(r.source.stats.n_partial, 1);
+    /* Who is no longer shown now has left. The others are hidden for as long as it takes. */
+    partial(&r, "a");
+    expect("-llm e ");
+    run_for(&r, 300);
+    expect("");
+    failing_port = 3;
+    run_for(&r, 300);
+    expect("-llm c ");
+    /* All is shown: whom it does not have is gone. */
+    source_list_begin(&r.list);
+    source_list_partial(&r.list, false);
+    assert_int_equal(put(&r, "a", 1, 1000), 0);
+    source_list_end(&r.list);
+    expect("-llm d ");
+    assert_int_equal(r.source.stats.n_leaving, 0);
+    assert_int_equal(r.source.stats.n_partial, 0);
+    rig_close(&r);
+}
+
 static void the_last_good_list_survives_a_restart(void **state)
 {
     (void)state;
@@ -413,6 +459,7 @@ int main(void)
         cmocka_unit_test(a_mass_removal_is_held_like_an_empty_list),
         cmocka_unit_test(events_stand_beside_what_was_answered),
         cmocka_unit_test(who_cannot_be_read_stays_as_it_was),
+        cmocka_unit_test(who_is_hidden_stays_while_it_passes),
         cmocka_unit_test(the_last_good_list_survives_a_restart),
         cmocka_unit_test(a_spoilt_state_file_is_kept_aside),
     };
