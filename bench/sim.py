@@ -321,6 +321,31 @@ class Tables:
         return rig.table(["max_concurrency", "tenants", "load", "wait p95, both fair, s", "flooded", "ratio",
                           "end to end p95, both fair, s", "flooded", "ratio", "answered"], rows)
 
+    # --- targets
+
+    def slo(self):
+        """At, and above, the lowest rate at which queued_work's own goodput is below 90 %: with targets and without."""
+        label, workers, blocks = MOONCAKE[0]
+        fleet = mooncake_fleet(self.b.folder, workers, blocks)
+        found = self.b.highest("queued_work", self.b.mooncake, fleet, self.near(workers))
+        limit = sum(f.result()[1] for f in found) / len(found)
+        scales = [(times, round(limit * times, 3)) for times in (1.0, 1.25, 1.5)]
+        asked = {(scale, more): self.b.sim("queued_work", self.b.mooncake, fleet, "--rate-scale", scale, *more)
+                 for _, scale in scales for more in ((), ("--slo",))}
+        rows = []
+        for times, scale in scales:
+            without, told = (asked[scale, more].result() for more in ((), ("--slo",)))
+            refused = Seeds(100 * r / n for r, n in zip(told["rejected"].values, told["requests"].values))
+            rows.append([f"{times:g} x ({scale:g})", without["goodput"].text(3), told["goodput"].text(3),
+                         without["goodput_per_s"].text(), told["goodput_per_s"].text(), refused.text(1),
+                         without["ttft_p95"].text(1), told["ttft_p95"].text(1), without["tpot_p95"].text(0),
+                         told["tpot_p95"].text(0)])
+            self.bar(f"{label}, rate {scale:g}, with targets", "goodput without targets / with",
+                     without["goodput"] / told["goodput"], 1)
+        return rig.table(["rate", "goodput, no targets", "targets", "good requests/s, no targets", "targets",
+                          "refused, %", "first token, p95 s, no targets", "targets", "a token, p95 ms, no targets",
+                          "targets"], rows)
+
     def reached(self):
         return rig.table(["case", "what", "bar", "queued_work", ""], self.bars)
 
@@ -329,7 +354,7 @@ class Tables:
         tables = {"rates": self.rates}
         for i, (label, _, _) in enumerate(MOONCAKE):
             tables[f"limit-{i + 1}"] = lambda label=label: self.limit(label)
-        return {**tables, "stale": self.stale, "others": self.others, "tenants": self.tenants,
+        return {**tables, "stale": self.stale, "others": self.others, "tenants": self.tenants, "slo": self.slo,
                 "reached": self.reached}
 
 

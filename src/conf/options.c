@@ -315,6 +315,14 @@ static const struct conf_option queue_options[] = {
 };
 SECTION("routes[].queue", route_queue, queue_options);
 
+static const struct conf_option slo_options[] = {
+    {.key = "ttft", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_slo, ttft_ns), .min = NS_PER_MS, .max = DAY,
+     .zero = "none", .fallback = "none", .doc = "From the arrival of the request to the first byte of the response; X-SLO-TTFT-Ms beats it."},
+    {.key = "tpot", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_slo, tpot_ns), .min = NS_PER_MS, .max = DAY,
+     .zero = "none", .fallback = "none", .doc = "For each token after the first; X-SLO-TPOT-Ms beats it."},
+};
+SECTION("routes[].slo", route_slo, slo_options);
+
 static const struct conf_option route_options[] = {
     {.key = "name", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(raw_route, name), .max = TEXT_MAX,
      .doc = "What metrics and logs call it; its path when absent. Unique."},
@@ -336,6 +344,7 @@ static const struct conf_option route_options[] = {
     {.key = "timeouts", .type = CONF_T_SECTION, AT(raw_route, timeouts), .child = &route_timeouts_section, .doc = "How long things may take."},
     {.key = "retry", .type = CONF_T_SECTION, AT(raw_route, retry), .child = &route_retry_section, .doc = "Second attempts."},
     {.key = "queue", .type = CONF_T_SECTION, AT(raw_route, queue), .child = &route_queue_section, .doc = "Waiting when all endpoints are full."},
+    {.key = "slo", .type = CONF_T_SECTION, AT(raw_route, slo), .child = &route_slo_section, .doc = "Targets of requests that name none. A request that no endpoint is predicted to serve within its targets is refused at once with 429 slo_unreachable."},
     {.key = "trust", .type = CONF_T_WORDS, .flags = CONF_LIVE, AT(raw_route, trust), .words = trust_words, .max = 2,
      .doc = "Which headers of the client count: X-Priority, X-Tenant-Id."},
     {.key = "batch", .type = CONF_T_LATER, .doc = "Batching."},

@@ -135,6 +135,7 @@ struct raw_route {
     struct route_timeouts timeouts;
     struct route_retry retry;
     struct route_queue queue;
+    struct route_slo slo;
     uint32_t trust;
 };
 

@@ -327,6 +327,7 @@ static bool compile_route(struct build *b,
                         .timeouts = raw->timeouts,
                         .retry = raw->retry,
                         .queue = raw->queue,
+                        .slo = raw->slo,
                         .trust_priority = raw->trust & (1U << TRUST_PRIORITY),
                         .trust_tenant = raw->trust & (1U << TRUST_TENANT)};
     r->queue.by_tenant = r->trust_tenant;

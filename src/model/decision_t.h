@@ -16,16 +16,19 @@ struct decision {
     enum rejection
         rejection; /**< why nobody; REJECT_NONE with DECISION_NOBODY: all that fit are full, so wait */
     uint32_t fit; /**< rows that passed every filter but capacity: full ones count */
+    uint64_t
+        late_us; /**< of REJECT_SLO_UNREACHABLE: the best prediction is this far from the target */
+    uint64_t prefill_us; /**< it waits and has a target: its own prompt takes that at least */
 };
 
 /** Values of explain_row.dropped_by besides indexes in sched's filter table. */
-enum { EXPLAIN_KEPT = -1, EXPLAIN_TRIED = -2 };
+enum { EXPLAIN_KEPT = -1, EXPLAIN_TRIED = -2, EXPLAIN_SLO = -3 };
 
 /** Per row: which filter dropped it, or its score terms. */
 struct explain_row {
     uint32_t slot, generation;
     int16_t
-        dropped_by; /**< index in sched's filter table; EXPLAIN_KEPT: by none; EXPLAIN_TRIED: excluded */
+        dropped_by; /**< index in sched's filter table; EXPLAIN_KEPT: by none; EXPLAIN_TRIED: excluded; EXPLAIN_SLO: it would miss a target */
     uint64_t terms
         [POLICY_STEPS_MAX]; /**< per score of the policy, Q16.16, saturated: for people, never compared */
     uint64_t cost_num,

@@ -19,6 +19,7 @@
     X(LOOP_DETECTED, "loop_detected", 421, "invalid_request_error")                                \
     X(QUEUE_FULL, "queue_full", 429, "rate_limit_error")                                           \
     X(RATE_LIMITED, "rate_limited", 429, "rate_limit_error")                                       \
+    X(SLO_UNREACHABLE, "slo_unreachable", 429, "rate_limit_error")                                 \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, "invalid_request_error")                        \
     X(UPSTREAM_FAILED, "upstream_failed", 502, "server_error")                                     \
     X(NO_ENDPOINT, "no_endpoint", 503, "service_unavailable_error")                                \

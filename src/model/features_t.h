@@ -36,7 +36,9 @@ struct features {
     uint32_t tenant_weight; /**< of its tenant, thousandths; 0 = 1,000 */
     uint8_t priority;       /**< 1..9 */
     uint64_t deadline_ns;   /**< monotonic, arrival to last byte; 0 = none */
-    uint64_t slo_ttft_ns;   /**< 0 = none */
+    uint64_t slo_ttft_ns;   /**< target, arrival to first byte; 0 = none */
+    uint64_t slo_by_ns;     /**< the same, monotonic; 0: it counts from the pick */
+    uint64_t slo_tpot_ns;   /**< target for each token after the first; 0 = none */
     struct slice region;
     struct slice gpu_type;    /**< device class asked for; absent: any */
     uint32_t bytes_per_token; /**< Q8, of the model; 0 = 4 bytes, that is 1,024 */

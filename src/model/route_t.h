@@ -36,6 +36,12 @@ struct route_queue {
     bool by_tenant;      /**< requests of a class are served by their tenants' token counters */
 };
 
+/** Targets of requests that name none, in nanoseconds; 0 = none. */
+struct route_slo {
+    uint64_t ttft_ns; /**< arrival to first byte */
+    uint64_t tpot_ns; /**< for each token after the first */
+};
+
 /** What a request must have besides its path; empty lists ask for nothing. */
 struct route_match {
     const struct slice *methods; /**< one of them, exactly */
@@ -69,6 +75,7 @@ struct route {
     struct route_timeouts timeouts;
     struct route_retry retry;
     struct route_queue queue;
+    struct route_slo slo;
     bool trust_priority; /**< X-Priority counts */
     bool trust_tenant;   /**< X-Tenant-Id counts */
 };

@@ -172,8 +172,10 @@ void exchange_decide(struct exchange *x)
                               &l->asker.scratch, &x->reservation, &chosen, &d);
     int queued = WEIR_E_FULL;
     if (rc == WEIR_E_AGAIN) {
-        x->waiter = (struct sched_waiter){
-            .features = &x->f, .exclude = &x->exclude, .reservation = &x->reservation};
+        x->waiter = (struct sched_waiter){.features = &x->f,
+                                          .exclude = &x->exclude,
+                                          .reservation = &x->reservation,
+                                          .prefill_us = d.prefill_us};
         queued = sched_pool_enqueue(x->pool->sched, &x->waiter, now);
         if (queued == 0) {
             x->queue_from_ns = loop_now(l->loop);
@@ -190,11 +192,12 @@ void exchange_decide(struct exchange *x)
         /* Room may have come between the pick and the queue; see offer.c. */
         offer_pool(&l->asker, x->pool);
     } else if (rc == WEIR_E_AGAIN) {
-        exchange_reject(x, queued == WEIR_E_TIMEOUT ? REJECT_DEADLINE_EXCEEDED : REJECT_QUEUE_FULL,
-                        NULL, absent);
-    } else if (x->exclude.n) {
+        exchange_reject(x, queued == WEIR_E_TIMEOUT ? x->waiter.rejection : REJECT_QUEUE_FULL, NULL,
+                        absent);
+    } else if (x->exclude.n && d.rejection != REJECT_SLO_UNREACHABLE) {
         exchange_reject(x, REJECT_UPSTREAM_FAILED, NULL, absent);
     } else {
+        x->waiter.late_us = d.late_us;
         exchange_reject(x, d.rejection ? d.rejection : REJECT_NO_ENDPOINT, NULL, absent);
     }
 }
@@ -213,13 +216,18 @@ void exchange_granted(struct loop_job *j)
         exchange_release(x, &x->reservation);
         return;
     }
-    BUG_ON(x->state != X_QUEUE || !x->reservation.cell);
+    BUG_ON(x->state != X_QUEUE || (!x->reservation.cell && !x->waiter.rejection));
     x->queue_ns += loop_now(l->loop) - x->queue_from_ns;
     decision_granted(x);
     if (x->f.deadline_ns && loop_now(l->loop) >= x->f.deadline_ns) {
         /* Its timer is due in this very turn. The place goes to the next one. */
         exchange_move(x, X_CONNECT);
         exchange_reject(x, REJECT_DEADLINE_EXCEEDED, NULL, absent);
+        return;
+    }
+    if (x->waiter.rejection) {
+        exchange_move(x, X_CONNECT);
+        exchange_reject(x, x->waiter.rejection, NULL, absent);
         return;
     }
     attempt_start(x);

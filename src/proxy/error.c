@@ -31,6 +31,8 @@ static const char *const messages[REJECT_COUNT] = {
     [REJECT_QUEUE_FULL] =
         "all endpoints of the model are busy and its queue is full; try again later",
     [REJECT_RATE_LIMITED] = "rate limit reached; try again later",
+    [REJECT_SLO_UNREACHABLE] =
+        "no endpoint would meet the request's latency targets at present; try again later",
     [REJECT_HEADERS_TOO_LARGE] = "the request's headers are too large or too many",
     [REJECT_UPSTREAM_FAILED] = "the model server failed to answer",
     [REJECT_NO_ENDPOINT] = "no endpoint serves the model at present; try again later",

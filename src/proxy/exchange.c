@@ -21,6 +21,7 @@
 #include "base/num.h"
 #include "loop/log.h"
 #include "proxy/decision_log.h"
+#include "sched/drain.h"
 
 #define TO(state) (1u << (state))
 static const struct {
@@ -193,6 +194,10 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
 
 static unsigned retry_after(const struct exchange *x, enum rejection code)
 {
+    /* By then what waits there now is done, if nothing else comes. */
+    if (code == REJECT_SLO_UNREACHABLE)
+        return (unsigned)MIN(x->waiter.late_us / (NS_PER_S / NS_PER_US) + 1,
+                             (uint64_t)DRAIN_RETRY_MAX_S);
     return code == REJECT_QUEUE_FULL && x->pool
                ? atomic_load_explicit(&x->pool->retry_after_s, memory_order_relaxed)
                : 0;

@@ -209,7 +209,7 @@ void client_close(struct client *c, enum fate fate);
 /** The fields of a request that mean something to Weir; borrowed from the head, absent when not there. */
 struct request_fields {
     struct slice content_type, request_id, traceparent, tracestate, model, version, memory, session,
-        priority, tenant, timeout, slo, explain, token, forwarded_for, forwarded_proto,
+        priority, tenant, timeout, slo, slo_tpot, explain, token, forwarded_for, forwarded_proto,
         forwarded_host;
     enum forwarded forwarded; /**< of the route */
     bool own_hop;             /**< X-Weir-Hop names this instance */

@@ -73,6 +73,7 @@ static void note(struct exchange *x, struct request_fields *f, const struct http
         FIELD("X-Tenant-Id", tenant),
         FIELD("X-Request-Timeout-Ms", timeout),
         FIELD("X-SLO-TTFT-Ms", slo),
+        FIELD("X-SLO-TPOT-Ms", slo_tpot),
         FIELD("X-Weir-Explain", explain),
         FIELD("X-Weir-Token", token),
         FIELD("X-Forwarded-For", forwarded_for),
@@ -546,11 +547,19 @@ enum rejection route_features(struct exchange *x,
     if (ns && (!total || ns < total))
         total = ns;
     o->deadline_ns = total ? x->start_ns + total : 0;
+    o->slo_ttft_ns = x->route->slo.ttft_ns;
+    o->slo_tpot_ns = x->route->slo.tpot_ns;
     if (f->slo.p && !milliseconds(f->slo, &o->slo_ttft_ns)) {
         *param = "X-SLO-TTFT-Ms";
         *detail = f->slo;
         return REJECT_INVALID_HEADER;
     }
+    if (f->slo_tpot.p && !milliseconds(f->slo_tpot, &o->slo_tpot_ns)) {
+        *param = "X-SLO-TPOT-Ms";
+        *detail = f->slo_tpot;
+        return REJECT_INVALID_HEADER;
+    }
+    o->slo_by_ns = o->slo_ttft_ns ? x->start_ns + o->slo_ttft_ns : 0;
     o->task = peek_task(exchange_path(x));
     x->any_model = slice_eq(h->method, SLICE("OPTIONS"));
     o->body_bytes = h->framing == HTTP1_BODY_LENGTH ? h->content_length : 0;

@@ -4,6 +4,7 @@
 
 #include "base/bug.h"
 #include "sched/plugin.h"
+#include "sched/slo.h"
 
 int sched_state_new(const struct mem *mem, struct sched_state **out)
 {
@@ -340,6 +341,8 @@ void sched_pick(struct sched_view *v,
     if (why)
         explain_start(v, why);
     uint32_t n = sched_filter_all(v, exclude, scratch->fit, out, why);
+    if (sched_slo_asked(v->features) && v->work)
+        n = n ? sched_slo_keep(v, scratch->fit, n, out, why) : sched_slo_wait(v, out);
     if (n == 0)
         return;
     add_costs(v, fit, n, scratch->costs, why);

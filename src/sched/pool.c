@@ -7,6 +7,7 @@
 #include "sched/mirror.h"
 #include "sched/plugin.h"
 #include "sched/quick.h"
+#include "sched/slo.h"
 
 enum {
     OFFER_DEPTH = 64,     /* waiters looked at in one offer */
@@ -332,8 +333,9 @@ static void pick(struct sched_pool *p,
                  struct explain_row *why)
 {
     struct sched_record *record = scratch->record;
+    bool slo = sched_slo_asked(v->features);
 
-    if (p->reads_work && scratch->mirrored && !why &&
+    if (p->reads_work && scratch->mirrored && !why && !slo &&
         sched_quick_pick(p->mirror, p->lore, v, exclude, now_ns, p->state, scratch, d))
         return;
     if (p->reads_work && scratch->mirrored)
@@ -341,6 +343,9 @@ static void pick(struct sched_pool *p,
     else if (p->reads_work)
         sched_work_request(p->lore, v->features, p->candidates, p->n, now_ns, scratch->ask,
                            scratch->hits, scratch->work);
+    if (p->reads_work && slo)
+        sched_slo_known(p->candidates, v->rows, p->n, sched_kind_of(v->features), now_ns,
+                        scratch->mirrored ? p->mirror->work : scratch->work);
     v->now_ns = now_ns;
     v->hits = record && p->reads_work && p->lore && v->features->n_blocks ? scratch->ask : NULL;
     if (record) {
@@ -452,6 +457,7 @@ struct grant {
     struct member *chosen; /* NULL: only look whether somebody could be served */
 };
 
+/* Served, or refused for good: it leaves. */
 static bool serve(struct sched_pool *p,
                   struct sched_waiter *w,
                   struct sched_scratch *scratch,
@@ -459,9 +465,15 @@ static bool serve(struct sched_pool *p,
 {
     struct decision d;
 
-    if (g->chosen)
-        return pick_and_reserve(p, w->features, w->exclude, g->now_ns, g->seed, scratch,
-                                w->reservation, g->chosen, &d) == 0;
+    if (g->chosen) {
+        int rc = pick_and_reserve(p, w->features, w->exclude, g->now_ns, g->seed, scratch,
+                                  w->reservation, g->chosen, &d);
+        if (rc == WEIR_E_NOTFOUND && d.rejection == REJECT_SLO_UNREACHABLE) {
+            w->rejection = d.rejection;
+            w->late_us = d.late_us;
+        }
+        return rc == 0 || w->rejection;
+    }
     struct sched_view v = view(p, w->features, scratch);
     return sched_fits(&v, w->exclude, scratch);
 }
@@ -543,16 +555,16 @@ int sched_pool_admit(struct sched_pool *p,
 }
 
 /*
- * Can its deadline not be met any more? Only waiters that want no more than it does count as standing before it: what a
+ * Will it not have a place by then? Only waiters that want no more than it does count as standing before it: what a
  * larger one waits for may be of no use to it, and the other way round a smaller one is served first wherever it is.
  */
-static bool too_late(const struct sched_pool *p, const struct sched_waiter *w, uint64_t now_ns)
+static bool too_late(const struct sched_pool *p,
+                     const struct sched_waiter *w,
+                     uint64_t deadline,
+                     uint64_t now_ns)
 {
-    uint64_t deadline = w->features->deadline_ns;
     uint64_t ahead = 0;
 
-    if (!deadline)
-        return false;
     if (now_ns >= deadline)
         return true;
     uint64_t places = sched_drain_places(&p->drain, now_ns, deadline - now_ns);
@@ -564,6 +576,8 @@ static bool too_late(const struct sched_pool *p, const struct sched_waiter *w, u
         struct hopeless h = {other->features, sched_need_of(other->features)};
         if (ahead >= places || looked++ == LATE_DEPTH)
             break;
+        if (sched_slo_left_ns(other->features, now_ns) == 0)
+            continue; /* it takes no place any more */
         if (sched_queue_surely_before(other, w) && (!other->exclude || other->exclude->n == 0) &&
             hopeless_too(p, &h, w->features))
             ahead++;
@@ -579,7 +593,14 @@ int sched_pool_enqueue(struct sched_pool *p, struct sched_waiter *w, uint64_t no
     sched_queue_prepare(&p->queue, w, now_ns);
     if (!sched_queue_has_place(&p->queue, w, p->options.size))
         return WEIR_E_FULL;
-    if (too_late(p, w, now_ns))
+    uint64_t deadline = w->features->deadline_ns;
+    uint64_t place_by = sched_slo_place_by_ns(w->features, w->prefill_us, now_ns);
+    w->rejection = REJECT_NONE;
+    if (deadline && too_late(p, w, deadline, now_ns))
+        w->rejection = REJECT_DEADLINE_EXCEEDED;
+    else if (place_by != UINT64_MAX && too_late(p, w, place_by, now_ns))
+        w->rejection = REJECT_SLO_UNREACHABLE;
+    if (w->rejection)
         return WEIR_E_TIMEOUT;
     p->seen_ns = now_ns;
     if (p->queue.n == 0)
@@ -617,7 +638,9 @@ struct sched_waiter *sched_pool_offer(struct sched_pool *p,
         return NULL;
     fill_rows(p, now_ns, seed, true, scratch);
     struct sched_waiter *w = first_served(p, scratch, &grant);
-    if (w) {
+    if (w && w->rejection) {
+        leave(p, w, false, now_ns);
+    } else if (w) {
         sched_drain_served(&p->drain, now_ns);
         charge(p, w->tenant, w->features, w->reservation);
         leave(p, w, true, now_ns);

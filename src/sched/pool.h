@@ -81,7 +81,8 @@ int sched_pool_admit(struct sched_pool *p,
 
 /**
  * Queue a request that sched_pool_admit() told to wait. WEIR_E_FULL when the queue is at its size; WEIR_E_TIMEOUT when its
- * deadline has passed, or will have at the rate at which the queue was served lately. No allocation.
+ * deadline or target (w->rejection says which) has passed, or will have at the rate at which the queue was served lately.
+ * No allocation.
  * Then call sched_pool_offer() once: capacity may have come free, unseen, between the admit and this.
  */
 int sched_pool_enqueue(struct sched_pool *p, struct sched_waiter *w, uint64_t now_ns) MUST_CHECK;
@@ -93,6 +94,7 @@ void sched_pool_cancel(struct sched_pool *p, struct sched_waiter *w);
  * Somebody may fit now: grant to the first waiter in order for whom a pick succeeds.
  * A waiter that fits nowhere at present does not block those behind it that fit (looks at most 64 deep).
  * @param chosen out, as in admit. @return the waiter, out of the queue with its reservation raised; NULL when none.
+ * One whose target no endpoint meets any more comes out without a reservation, and w->rejection says so.
  */
 struct sched_waiter *sched_pool_offer(struct sched_pool *p,
                                       uint64_t now_ns,

@@ -18,6 +18,7 @@
 #ifndef WEIR_SCHED_QUEUE_H
 #define WEIR_SCHED_QUEUE_H
 
+#include "model/error_t.h"
 #include "sched/tenants.h"
 
 enum { QUEUE_SHARE = 4 };
@@ -26,13 +27,16 @@ struct sched_exclude;
 struct reservation;
 
 /**
- * One waiting request; embed it, zeroed. The caller sets the first three before sched_pool_enqueue(); features, exclude
+ * One waiting request; embed it, zeroed. The caller sets the first four before sched_pool_enqueue(); features, exclude
  * and reservation must outlive the wait. The rest belongs to the queue.
  */
 struct sched_waiter {
     const struct features *features;
     const struct sched_exclude *exclude; /**< may be NULL */
     struct reservation *reservation;     /**< filled by the grant */
+    uint64_t prefill_us;                 /**< decision.prefill_us of the admit; 0 = not known */
+    enum rejection rejection;            /**< why it is not served after all; by the pool */
+    uint64_t late_us;                    /**< decision.late_us of that */
     struct sched_tenant *tenant;         /**< whose it is */
     bool queued;
     struct pairing_node node; /**< in its tenant's line */

@@ -87,6 +87,8 @@ void sched_rates_reset(struct sched_rates *r, uint64_t key, const struct sched_s
     SET(r->first_byte_us, 0);
     SET(r->trust, SCHED_TRUST_FULL);
     SET(r->first_byte_at_ns, 0);
+    SET(r->firsts, 0);
+    SET(r->answers, 0);
     atomic_store_explicit(&r->key, key, memory_order_release);
 }
 
@@ -134,6 +136,15 @@ uint64_t sched_rates_read(const struct sched_rates *r,
     bool may = fixed > prior->fixed_us || prefill > prior->prefill_ns || step > prior->step_us ||
                context > prior->context_ps;
     return may ? used + NS_PER_S : UINT64_MAX;
+}
+
+/* Under the lock. */
+static void sample(atomic_uint *n)
+{
+    uint32_t seen = RELAXED(*n);
+
+    if (seen < SCHED_RATES_SURE)
+        SET(*n, seen + 1);
 }
 
 /* One answer moves a step by a factor of 2 at most, however it was held up. */
@@ -194,6 +205,7 @@ void sched_rates_first_byte(
         forget(&r->prefill);
         add(&r->prefill, (double)tokens, took, 1);
         publish_prefill(r);
+        sample(&r->firsts);
         r->last_first_ns = MAX(r->last_first_ns, now_ns);
     }
     unlock(r);
@@ -205,6 +217,7 @@ void sched_rates_answer(struct sched_rates *r, uint64_t n, uint64_t ns, uint64_t
         return;
     double ratio = clamp((double)ns / 1e3 / (double)n / (double)expected_us, 1);
     double old = r->step_scale;
+    sample(&r->answers);
     r->n_steps += r->n_steps < STEP_MEMORY;
     uint32_t share = r->n_steps + PRIOR_WEIGHT;
 
@@ -230,6 +243,7 @@ void sched_rates_service(struct sched_rates *r, uint64_t sent_ns, uint64_t now_n
     r->service += (took - r->service) / share;
     r->last_end_ns = MAX(r->last_end_ns, now_ns);
     SET(r->service_us, MAX(u32(r->service, 4e9), 1));
+    sample(&r->firsts);
     SET(r->used_ns, now_ns);
     unlock(r);
 }

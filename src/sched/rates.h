@@ -21,12 +21,15 @@ struct sched_fit {
     double n, x, xx, y, xy;
 };
 
+enum { SCHED_RATES_SURE = 16 /**< samples after which they say more than the prior */ };
+
 struct sched_rates {
     atomic_ullong key; /**< of endpoint and model; a reader whose key differs takes a prior */
     atomic_uint lock;
     atomic_uint fixed_us, prefill_ns, step_us, context_ps, service_us, first_byte_us, trust;
     atomic_ullong first_byte_at_ns; /**< when first_byte_us was true */
     atomic_ullong used_ns;          /**< last learned from; who is idle longest is replaced first */
+    atomic_uint firsts, answers;    /**< samples of either kind so far, up to SCHED_RATES_SURE */
     /* under the lock */
     struct sched_fit prefill;
     double step_scale, service;

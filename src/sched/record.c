@@ -10,10 +10,11 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "sched/plugin.h"
+#include "sched/slo.h"
 
 /* Whoever gives a pick more to read must write it down too: SCHED_RECORD_ROW and _FEATURES, docs/decisions.md. */
 _Static_assert(sizeof(struct sched_row) == 40, "list the new number in SCHED_RECORD_ROW");
-_Static_assert(sizeof(struct features) == 224, "list the new number in SCHED_RECORD_FEATURES");
+_Static_assert(sizeof(struct features) == 240, "list the new number in SCHED_RECORD_FEATURES");
 _Static_assert(sizeof(struct sched_work) == 68, "list the new number in SCHED_RECORD_WORK");
 
 #define REPLAY_NOW (UINT64_C(1) << 62)
@@ -69,7 +70,8 @@ static uint64_t bounded(uint64_t v)
     return MIN(v, (uint64_t)INT64_MAX);
 }
 
-static void keep_features(struct sched_record *r, const struct features *f)
+/* Of the target to the first byte it keeps what is left, which is all that a pick asks. */
+static void keep_features(struct sched_record *r, const struct features *f, uint64_t now_ns)
 {
     struct features *k = &r->features;
 
@@ -82,6 +84,9 @@ static void keep_features(struct sched_record *r, const struct features *f)
     k->output_tokens = bounded(f->output_tokens);
     k->kv_bytes_per_token = bounded(f->kv_bytes_per_token);
     k->body_bytes = bounded(f->body_bytes);
+    k->slo_ttft_ns = f->slo_ttft_ns ? bounded(MAX(sched_slo_left_ns(f, now_ns), (uint64_t)1)) : 0;
+    k->slo_by_ns = 0;
+    k->slo_tpot_ns = bounded(f->slo_tpot_ns);
     k->tenant = k->region = k->gpu_type = slice_of(NULL, 0);
     r->n_blocks = f->blocks ? MIN(f->n_blocks, (uint32_t)SCHED_RECORD_BLOCKS) : 0;
     if (r->n_blocks)
@@ -144,7 +149,7 @@ void sched_record_before(struct sched_record *r,
     r->last_slot = state->last_slot;
     r->any_last = state->any_last;
     r->exclude = exclude ? *exclude : (struct sched_exclude){0};
-    keep_features(r, v->features);
+    keep_features(r, v->features, v->now_ns);
     r->pool_model = keep_text(r, v->model, ENDPOINT_TEXT_MAX);
     for (uint32_t i = 0; i < r->n; i++) {
         keep_row(r, i, v, i);

@@ -84,7 +84,9 @@ enum {
     X(body_bytes)                                                                                  \
     X(priority)                                                                                    \
     X(bytes_per_token)                                                                             \
-    X(expected_output)
+    X(expected_output)                                                                             \
+    X(slo_ttft_ns)                                                                                 \
+    X(slo_tpot_ns)
 
 /** One candidate as the pick saw it. */
 struct sched_record_row {

@@ -5,6 +5,7 @@
  */
 #include "base/bug.h"
 #include "sched/plugin.h"
+#include "sched/slo.h"
 
 #define PER_MILLION 1e6
 
@@ -156,12 +157,15 @@ static void put_terms(struct buf *out, const struct policy *p, const struct expl
 
 static const char *rule_of(const struct explain_row *w)
 {
-    return w->dropped_by == EXPLAIN_TRIED ? "tried" : sched_filters[w->dropped_by].name;
+    return w->dropped_by == EXPLAIN_TRIED ? "tried"
+           : w->dropped_by == EXPLAIN_SLO ? "slo"
+                                          : sched_filters[w->dropped_by].name;
 }
 
 static const char *words_of(const struct explain_row *w)
 {
     return w->dropped_by == EXPLAIN_TRIED ? "was tried already for this request"
+           : w->dropped_by == EXPLAIN_SLO ? "would miss the request's latency targets"
                                           : sched_filters[w->dropped_by].why;
 }
 
@@ -287,6 +291,12 @@ static void put_work(struct buf *out, const struct sched_record *r, uint32_t i)
     put_real(out, "wait_seconds", (double)s.wait_us / 1e6, 6);
     put_real(out, "prefill_seconds", (double)s.prefill_us / 1e6, 6);
     put_real(out, "decode_seconds", (double)s.decode_us / 1e6, 6);
+    if (sched_slo_asked(&r->features)) {
+        put_real(out, "first_byte_seconds", (double)sched_slo_first_us(&r->features, &s) / 1e6, 6);
+        put_real(out, "step_seconds", (double)sched_slo_step_us(&q, w) / 1e6, 6);
+        buf_put_str(out, ",\"measured\":");
+        buf_put_str(out, w->flags & WORK_PREFILL_KNOWN ? "true" : "false");
+    }
     put_number(out, "prefix_hit_tokens", w->hit_tokens);
     put_number(out, "uncached_tokens", sched_work_uncached(&r->features, w));
     if (!home || r->decision.row == DECISION_NOBODY)

@@ -14,6 +14,10 @@
 
 enum sched_work_flag {
     WORK_SESSION = 1, /**< this request's session was here last */
+    /* Set for requests with targets only (sched/slo.h). */
+    WORK_PREFILL_KNOWN =
+        2, /**< how long a first byte takes was measured here, and lately or it is at work */
+    WORK_STEP_KNOWN = 4, /**< the same of a step */
 };
 
 enum {

@@ -10,6 +10,7 @@
 #include "mirror_rig.h"
 #include "sched/breaker.h"
 #include "sched/evidence.h"
+#include "sched/slo.h"
 
 /* The ledger is looked at after every few steps and at the end: at every step it took most of the time. */
 enum { HOSTS = 12, REQUESTS = 48, STEPS = 2000, QUEUE = 24, LEDGER_STEPS = 16 };
@@ -124,6 +125,27 @@ static void check_choice(struct world *w, const struct request *q)
     note(w, (uint64_t)e->slot << 32 | e->generation);
 }
 
+/* In so many milliseconds each, or none; every rate counts as measured, or none does. */
+static void targets(struct world *w, struct features *f)
+{
+    uint8_t bits = next(w);
+
+    if (bits & 1)
+        f->slo_ttft_ns = (uint64_t)next(w) * 10 * NS_PER_MS;
+    if (f->slo_ttft_ns)
+        f->slo_by_ns = w->rig.now + f->slo_ttft_ns;
+    if (bits & 2)
+        f->slo_tpot_ns = (uint64_t)next(w) * NS_PER_MS;
+    f->task = bits & 4 ? TASK_CHAT : 0;
+    f->stream = (bits & 8) != 0;
+    for (uint32_t i = 0; (bits & 16) && i < w->mirror.n; i++)
+        for (uint32_t k = 0; k < SCHED_KINDS; k++) {
+            struct sched_rates *r = w->mirror.c[i].rates[k];
+            atomic_store(&r->firsts, bits & 32 ? SCHED_RATES_SURE : 0);
+            atomic_store(&r->answers, bits & 64 ? SCHED_RATES_SURE : 0);
+        }
+}
+
 static void ask(struct world *w)
 {
     struct request *q = &w->q[next(w) % REQUESTS];
@@ -160,18 +182,24 @@ static void ask(struct world *w)
     uint8_t tenant = next(w);
     q->f.tenant = tenants[tenant & 3];
     q->f.tenant_weight = (tenant >> 2) * 100u;
+    targets(w, &q->f);
     q->w = (struct sched_waiter){.features = &q->f, .exclude = &q->x, .reservation = &q->r};
     FUZZ_CHECK(mirror_differs(&w->mirror, &w->rig, &q->f) == 0);
     int rc = sched_pool_admit(w->rig.pool, &q->f, &q->x, w->rig.now, w->rig.seed++, &w->rig.scratch,
                               &q->r, &w->rig.chosen, &w->rig.d);
     note(w, (uint64_t)rc << 8 | (uint64_t)w->rig.d.rejection);
     FUZZ_CHECK((rc == 0) == (q->r.cell != NULL));
+    FUZZ_CHECK(w->rig.d.rejection != REJECT_SLO_UNREACHABLE || sched_slo_asked(&q->f));
+    q->w.prefill_us = w->rig.d.prefill_us;
     if (rc == 0)
         check_choice(w, q);
     else if (rc == WEIR_E_AGAIN) {
         rc = sched_pool_enqueue(w->rig.pool, &q->w, w->rig.now);
         FUZZ_CHECK((rc == 0) == q->w.queued);
-        FUZZ_CHECK(rc == 0 || rc == WEIR_E_FULL || (rc == WEIR_E_TIMEOUT && q->f.deadline_ns != 0));
+        FUZZ_CHECK(rc == 0 || rc == WEIR_E_FULL ||
+                   (rc == WEIR_E_TIMEOUT &&
+                    (q->w.rejection == REJECT_DEADLINE_EXCEEDED ? q->f.deadline_ns != 0
+                                                                : q->f.slo_ttft_ns != 0)));
     }
 }
 
@@ -184,6 +212,12 @@ static void offer(struct world *w)
         return;
     struct request *q = container_of(got, struct request, w);
     FUZZ_CHECK(!q->w.queued && q->w.rise.at == 0);
+    if (q->w.rejection) {
+        FUZZ_CHECK(q->w.rejection == REJECT_SLO_UNREACHABLE && sched_slo_asked(&q->f));
+        FUZZ_CHECK(!q->r.cell);
+        note(w, q->w.late_us);
+        return;
+    }
     check_choice(w, q);
 }
 

@@ -36,6 +36,7 @@ static const char help[] =
     "  --seeds N            runs, each with another seed; means with 95 % intervals (1)\n"
     "  --slo-ttft D         target for the first token (5s); 0 = none\n"
     "  --slo-tpot D         target per token after the first (100ms); 0 = none\n"
+    "  --slo                requests carry these targets: SLO mode\n"
     "  --report D           between two load reports of a server (500ms)\n"
     "  --stale D            how old a report is when it arrives (0)\n"
     "  --loss P             share of reports that are lost (0)\n"
@@ -82,6 +83,7 @@ static const struct option options[] = {
     {"--seeds", COUNT, COMMAND(seeds)},
     {"--slo-ttft", DURATION, COMMAND(targets) + offsetof(struct sim_targets, ttft_ns)},
     {"--slo-tpot", DURATION, COMMAND(targets) + offsetof(struct sim_targets, tpot_ns)},
+    {"--slo", FLAG, COMMAND(slo)},
     {"--report", DURATION, RUN(report_ns)},
     {"--stale", DURATION, RUN(stale_ns)},
     {"--loss", SHARE, RUN(loss)},
@@ -226,6 +228,10 @@ int sim_command_parse(int argc, char **argv, struct sim_command *c)
                       "weir sim: --trace and --fleet are needed, or --replay-decisions; see "
                       "weir sim --help\n");
         return 2;
+    }
+    if (c->slo) {
+        c->run.slo_ttft_ns = c->targets.ttft_ns;
+        c->run.slo_tpot_ns = c->targets.tpot_ns;
     }
     if (c->run.report_ns < NS_PER_MS)
         return bad("--report", "less", "1ms or more");

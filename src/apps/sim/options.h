@@ -23,6 +23,7 @@ struct sim_command {
     bool timing;
     bool saturation;
     bool untimed;
+    bool slo; /**< requests carry the targets */
     struct sim_targets targets;
     struct sim_options
         run; /**< all that comes from the command line; trace, fleet and policy are not yet there */

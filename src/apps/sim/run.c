@@ -66,6 +66,9 @@ struct sim_job *sim_run_job(struct sim_world *w, uint32_t index)
         .tenant = r->tenant < w->o->trace->n_tenants ? slice_str(w->o->trace->tenants[r->tenant])
                                                      : slice_of(NULL, 0),
         .priority = r->priority ? r->priority : PRIORITY_DEFAULT,
+        .slo_ttft_ns = w->o->slo_ttft_ns,
+        .slo_by_ns = w->o->slo_ttft_ns ? w->queue.now_ns + w->o->slo_ttft_ns : 0,
+        .slo_tpot_ns = w->o->slo_tpot_ns,
         .blocks = blocks,
         /* Weir names whole blocks only. */
         .n_blocks = MIN(r->n_blocks, r->prompt_tokens / ENGINE_BLOCK_TOKENS),
@@ -185,7 +188,10 @@ void sim_run_offer(struct sim_world *w)
     while ((waiter = sched_pool_offer(w->pool, w->queue.now_ns, prng_next(&w->pick_prng),
                                       &w->scratch, &chosen)) != NULL) {
         struct sim_job *j = container_of(waiter, struct sim_job, waiter);
-        send(w, j, chosen.endpoint->slot);
+        if (waiter->rejection)
+            rejected(w, j, waiter->rejection);
+        else
+            send(w, j, chosen.endpoint->slot);
     }
     w->offering = false;
 }
@@ -223,9 +229,10 @@ static void arrive(struct sim_world *w, uint32_t index)
     }
     j->waiter.features = &j->features;
     j->waiter.reservation = &j->reservation;
+    j->waiter.prefill_us = d.prefill_us;
     rc = sched_pool_enqueue(w->pool, &j->waiter, w->queue.now_ns);
     if (rc) {
-        rejected(w, j, rc == WEIR_E_TIMEOUT ? REJECT_DEADLINE_EXCEEDED : REJECT_QUEUE_FULL);
+        rejected(w, j, rc == WEIR_E_TIMEOUT ? j->waiter.rejection : REJECT_QUEUE_FULL);
         return;
     }
     if (w->o->queue_timeout_ns)

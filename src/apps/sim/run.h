@@ -32,6 +32,7 @@ struct sim_options {
     double noise;       /**< standard deviation of reported numbers, of their value */
     uint32_t queue_size;
     uint64_t queue_timeout_ns;
+    uint64_t slo_ttft_ns, slo_tpot_ns; /**< targets that the scheduler is told; 0 = none */
     uint64_t (*clock)(
         void); /**< NULL, or a real clock in ns to time decisions by; it changes nothing else */
     void (*progress)(void *ctx, uint32_t done, uint32_t total); /**< may be NULL */
