@@ -283,7 +283,7 @@ SECTION("routes[].match", raw_route, match_options);
 
 static const struct conf_option timeouts_options[] = {
     {.key = "connect", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, connect_ns), .min = NS_PER_MS,
-     .max = 5 * MINUTE, .fallback = "2s", .doc = "To connect to an endpoint."},
+     .max = 5 * MINUTE, .fallback = "2s", .doc = "To connect to an endpoint, its name's look-up included."},
     {.key = "first_byte", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, first_byte_ns), .min = NS_PER_MS,
      .max = DAY, .zero = "none", .fallback = "10m", .doc = "From the request sent to the first byte of the response; also the longest time in which the endpoint takes nothing of a request."},
     {.key = "between_bytes", .type = CONF_T_DURATION, .flags = CONF_LIVE, AT(route_timeouts, between_bytes_ns),

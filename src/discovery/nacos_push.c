@@ -401,8 +401,8 @@ static void connect_now(struct nacos_push *p)
         return;
     }
     p->state = PUSH_RESOLVES;
-    int rc = net_resolve(p->resolver, url.host, (uint16_t)(url.port + NACOS_GRPC_OFFSET), &p->query,
-                         &addr);
+    int rc = net_resolve(p->resolver, url.host, (uint16_t)(url.port + NACOS_GRPC_OFFSET),
+                         CONNECT_NS, &p->query, &addr);
     if (rc == 0)
         connect_to(p, &addr);
     else if (rc != WEIR_E_AGAIN)
@@ -466,7 +466,7 @@ int nacos_push_start(struct nacos *n)
     p->timer.on_timer = on_timer;
     p->query.done = on_resolved;
     list_init(&p->query.node);
-    int rc = resolver_new(n->env->loop, &p->resolver);
+    int rc = resolver_new(n->env->loop, NULL, &p->resolver);
     if (rc) {
         mem_free(loop_mem(), p);
         return rc;

@@ -7,6 +7,18 @@
 
 #include "wire/url.h"
 
+/* RFC 6761: localhost and all below it are this machine, whatever a DNS server says. */
+static bool is_localhost(struct slice host)
+{
+    static const struct slice name = SLICE("localhost");
+
+    if (host.n && host.p[host.n - 1] == '.')
+        host.n--;
+    if (host.n < name.n || !slice_eq_nocase(slice_of(host.p + host.n - name.n, name.n), name))
+        return false;
+    return host.n == name.n || (host.n > name.n + 1 && host.p[host.n - name.n - 1] == '.');
+}
+
 int net_addr_literal(struct slice host, uint16_t port, struct net_addr *out)
 {
     char text[NET_ADDR_TEXT];
@@ -20,7 +32,7 @@ int net_addr_literal(struct slice host, uint16_t port, struct net_addr *out)
         out->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + host.n + 1);
         return 0;
     }
-    if (slice_eq(host, SLICE("localhost")))
+    if (is_localhost(host))
         host = SLICE("127.0.0.1");
     if (host.n >= 2 && host.p[0] == '[' && host.p[host.n - 1] == ']')
         host = slice_of(host.p + 1, host.n - 2);

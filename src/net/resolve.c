@@ -32,20 +32,62 @@ struct name {
 
 struct resolver {
     struct loop *loop;
+    const char *servers;
     struct net_dns *dns; /**< NULL until the first name that is no literal */
     struct map names;
 };
 
-int resolver_new(struct loop *loop, struct resolver **out)
+int resolver_new(struct loop *loop, const char *servers, struct resolver **out)
 {
     struct resolver *r = mem_zalloc(loop_mem(), sizeof(*r));
 
     if (!r)
         return WEIR_E_NOMEM;
     r->loop = loop;
+    r->servers = servers;
     map_init(&r->names, loop_mem());
     *out = r;
     return 0;
+}
+
+static void set_port(struct net_addr *a, uint16_t port)
+{
+    if (a->any.sa_family == AF_INET6)
+        a->v6.sin6_port = htons(port);
+    else
+        a->v4.sin_port = htons(port);
+}
+
+/* The end of a query that is in no list any more. */
+static void tell(struct name *n, struct resolve_query *q, int error)
+{
+    if (n->n_addrs == 0) {
+        q->done(q, error, NULL);
+        return;
+    }
+    struct net_addr a = n->addrs[n->turn++ % n->n_addrs];
+    set_port(&a, q->port);
+    q->done(q, 0, &a);
+}
+
+/* The question goes on: whoever comes later may have its answer. */
+static void on_limit(struct loop_timer *t)
+{
+    struct resolve_query *q = container_of(t, struct resolve_query, timer);
+
+    list_del(&q->node);
+    tell(q->name, q, WEIR_E_TIMEOUT);
+}
+
+static void wait_for(struct name *n, struct resolve_query *q, uint64_t timeout_ns)
+{
+    struct loop *loop = n->resolver->loop;
+
+    q->name = n;
+    q->timer = (struct loop_timer){.on_timer = on_limit};
+    list_add(&n->waiting, &q->node);
+    if (timeout_ns)
+        loop_timer_set(loop, &q->timer, loop_now(loop) + timeout_ns / (n->n_addrs ? 2 : 1));
 }
 
 static void answer(struct name *n, int error)
@@ -61,16 +103,8 @@ static void answer(struct name *n, int error)
     while (!list_empty(&waiting)) {
         struct resolve_query *q = container_of(waiting.next, struct resolve_query, node);
         list_del(&q->node);
-        if (n->n_addrs == 0) {
-            q->done(q, error ? error : WEIR_E_NOTFOUND, NULL);
-            continue;
-        }
-        struct net_addr a = n->addrs[n->turn++ % n->n_addrs];
-        if (a.any.sa_family == AF_INET6)
-            a.v6.sin6_port = htons(q->port);
-        else
-            a.v4.sin_port = htons(q->port);
-        q->done(q, 0, &a);
+        loop_timer_cancel(&q->timer);
+        tell(n, q, error);
     }
 }
 
@@ -155,12 +189,14 @@ static int get_name(struct resolver *r, struct slice host, struct name **out)
 int net_resolve(struct resolver *r,
                 struct slice host,
                 uint16_t port,
+                uint64_t timeout_ns,
                 struct resolve_query *q,
                 struct net_addr *now)
 {
     struct name *n;
 
     list_init(&q->node);
+    q->timer = (struct loop_timer){0};
     q->port = port;
     if (net_addr_literal(host, port, now) == 0)
         return 0;
@@ -171,29 +207,24 @@ int net_resolve(struct resolver *r,
         if (n->n_addrs == 0)
             return WEIR_E_NOTFOUND;
         *now = n->addrs[n->turn++ % n->n_addrs];
-        if (now->any.sa_family == AF_INET6)
-            now->v6.sin6_port = htons(port);
-        else
-            now->v4.sin_port = htons(port);
+        set_port(now, port);
         return 0;
     }
     if (!r->dns)
-        rc = net_dns_new(r->loop, &(struct net_dns_options){0}, &r->dns);
+        rc = net_dns_new(r->loop, &(struct net_dns_options){.servers = r->servers}, &r->dns);
     if (rc)
         return rc;
-    list_add(&n->waiting, &q->node);
     if (!n->asking) {
         struct ares_addrinfo_hints hints = {
             .ai_family = AF_UNSPEC, .ai_flags = ARES_AI_NOSORT, .ai_socktype = SOCK_STREAM};
         n->asking = true;
-        /* May answer at once (hosts file): put the query aside so that done is called from the loop only. */
-        list_del(&q->node);
+        /* May answer at once (hosts file): the query waits after it, so that done is called from the loop only. */
         ares_getaddrinfo(net_dns_channel(r->dns), n->text, NULL, &hints, on_answer, n);
         net_dns_asked(r->dns);
         if (!n->asking)
-            return net_resolve(r, host, port, q, now);
-        list_add(&n->waiting, &q->node);
+            return net_resolve(r, host, port, timeout_ns, q, now);
     }
+    wait_for(n, q, timeout_ns);
     return WEIR_E_AGAIN;
 }
 
@@ -201,4 +232,5 @@ void net_resolve_cancel(struct resolve_query *q)
 {
     if (q->node.next)
         list_del(&q->node);
+    loop_timer_cancel(&q->timer);
 }

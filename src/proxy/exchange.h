@@ -47,6 +47,7 @@ struct upstream {
     uint64_t idle_since_ns;
     const struct net_tls_context *tls; /**< NULL = plain; compared, never looked into */
     struct resolve_query query;
+    uint64_t connect_by_ns; /**< timeouts.connect, from the look-up of the name on */
     bool resolving;
 };
 

@@ -259,7 +259,7 @@ lane_init(struct lane *l, struct proxy *p, struct loop *loop, unsigned index, ui
     l->sweep.on_timer = on_sweep;
     int rc = asker_init(&l->asker, p, seed);
     if (!rc)
-        rc = resolver_new(loop, &l->resolver);
+        rc = resolver_new(loop, NULL, &l->resolver);
     if (!rc)
         loop_set_hooks(loop, before_wait, after_wait, l);
     return rc;

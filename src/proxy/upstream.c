@@ -305,10 +305,11 @@ static int start_tls(struct upstream *u)
 
 static int connect_once(struct upstream *u, const struct net_addr *addr)
 {
+    uint64_t now = loop_now(u->lane->loop);
+    uint64_t left = u->connect_by_ns > now ? u->connect_by_ns - now : 1;
     int rc = u->target->tls ? start_tls(u) : 0;
 
-    return rc ? rc
-              : net_conn_connect(&u->conn, u->lane->loop, addr, u->x->route->timeouts.connect_ns);
+    return rc ? rc : net_conn_connect(&u->conn, u->lane->loop, addr, left);
 }
 
 static int connect_to(struct upstream *u, const struct net_addr *addr)
@@ -351,12 +352,14 @@ int upstream_connect(struct exchange *x)
     u->x = x;
     x->up = u;
     x->up_reused = false;
+    u->connect_by_ns = loop_now(l->loop) + x->route->timeouts.connect_ns;
     int rc = 0;
     if (t->literal) {
         addr = t->addr;
     } else {
         u->query.done = on_resolved;
-        rc = net_resolve(l->resolver, t->host, t->port, &u->query, &addr);
+        rc = net_resolve(l->resolver, t->host, t->port, x->route->timeouts.connect_ns, &u->query,
+                         &addr);
         u->resolving = rc == WEIR_E_AGAIN;
         if (u->resolving)
             return 0;
