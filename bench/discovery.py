@@ -186,7 +186,8 @@ class PerService(registries.Consul):
         self.woken = {}
         super().__init__()
 
-    def health(self, name, query):
+    def health(self, name, query, token):
+        del token
         self.calls.clear()
         woken = self.woken.setdefault(name, threading.Condition(self.cond._lock))
         wanted, end = int(query.get("index", 0)), time.monotonic() + float(query["wait"].removesuffix("s"))
