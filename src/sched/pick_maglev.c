@@ -4,22 +4,7 @@
  * is within the bound. Without a session the lowest cost.
  */
 #include "sched/bound.h"
-
-/* Index into fit of a row, or n. */
-static uint32_t index_of(const uint32_t *fit, uint32_t n, uint32_t row)
-{
-    uint32_t low = 0;
-    uint32_t high = n;
-
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (fit[mid] < row)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < n && fit[low] == row ? low : n;
-}
+#include "sched/plugin.h"
 
 uint32_t sched_pick_maglev(const struct sched_view *v,
                            const uint32_t *fit,
@@ -33,7 +18,7 @@ uint32_t sched_pick_maglev(const struct sched_view *v,
     struct sched_bound bound = sched_bound_of(v, fit, n);
     uint32_t place = (uint32_t)(v->features->session % state->table_size);
     for (uint32_t k = 0; k < state->table_size; k++) {
-        uint32_t i = index_of(fit, n, state->table[(place + k) % state->table_size]);
+        uint32_t i = sched_fit_index(fit, n, state->table[(place + k) % state->table_size]);
         if (i < n && sched_below_bound(&bound, v, fit[i]))
             return i;
     }

@@ -7,22 +7,6 @@
 #include "base/hash.h"
 #include "sched/plugin.h"
 
-/* Index into fit of a row, or n. */
-static uint32_t index_of(const uint32_t *fit, uint32_t n, uint32_t row)
-{
-    uint32_t low = 0;
-    uint32_t high = n;
-
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (fit[mid] < row)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < n && fit[low] == row ? low : n;
-}
-
 static uint32_t place_of(const struct sched_state *state, uint64_t key)
 {
     uint32_t low = 0;
@@ -60,7 +44,7 @@ uint32_t sched_pick_prefix_hash(const struct sched_view *v,
     bool all = total == 0 || (((unsigned __int128)(least + 1) * n) << 16) > allowed;
     uint32_t place = place_of(state, v->features->prefix_key);
     for (uint32_t k = 0; k < state->ring_size; k++) {
-        uint32_t i = index_of(fit, n, state->ring[(place + k) % state->ring_size].row);
+        uint32_t i = sched_fit_index(fit, n, state->ring[(place + k) % state->ring_size].row);
         if (i < n && (all || (((unsigned __int128)(v->rows[fit[i]].load + UINT64_C(1)) * n)
                               << 16) <= allowed))
             return i;

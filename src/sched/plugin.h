@@ -266,4 +266,32 @@ bool sched_memory_never(const struct sched_view *v, uint32_t row);
 /** Is the request too long for the endpoint's context for sure? */
 bool sched_context_never(const struct sched_view *v, uint32_t row);
 
+/** @param fit rising. @return index into it of a row, or n. */
+static inline uint32_t sched_fit_index(const uint32_t *fit, uint32_t n, uint32_t row)
+{
+    uint32_t low = 0;
+    uint32_t high = n;
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (fit[mid] < row)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < n && fit[low] == row ? low : n;
+}
+
+/** The lowest peak-EWMA of the first byte of those that fit, which who was not measured yet counts with; 1 = none was. */
+static inline uint32_t sched_fastest_us(const struct sched_view *v, const uint32_t *fit, uint32_t n)
+{
+    uint32_t fastest = UINT32_MAX;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t us = v->work[fit[i]].speed.first_byte_us;
+        fastest = us ? MIN(fastest, us) : fastest;
+    }
+    return fastest == UINT32_MAX ? 1 : fastest;
+}
+
 #endif /* WEIR_SCHED_PLUGIN_H */

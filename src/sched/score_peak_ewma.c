@@ -12,16 +12,12 @@ void sched_score_peak_ewma(const struct sched_view *v,
                            uint32_t n,
                            struct sched_cost *costs)
 {
-    uint32_t fastest = UINT32_MAX;
+    uint32_t fastest = sched_fastest_us(v, fit, n);
 
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t us = v->work[fit[i]].speed.first_byte_us;
-        fastest = us ? MIN(fastest, us) : fastest;
-    }
     for (uint32_t i = 0; i < n; i++) {
         const struct sched_row *r = &v->rows[fit[i]];
         uint32_t us = v->work[fit[i]].speed.first_byte_us;
-        uint64_t time = us ? us : fastest == UINT32_MAX ? 1 : fastest;
+        uint64_t time = us ? us : fastest;
         costs[i] =
             (struct sched_cost){MIN(time * (r->load + UINT64_C(1)), UINT64_C(1) << 47),
                                 sched_ramped(SCHED_RAMP_FULL, r) * (1000000 / SCHED_RAMP_FULL)};

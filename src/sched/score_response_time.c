@@ -15,16 +15,12 @@ void sched_score_response_time(const struct sched_view *v,
 {
     struct sched_question q = sched_work_question(v->features);
     uint64_t answer = q.by_tokens ? q.output : 0;
-    uint32_t fastest = UINT32_MAX;
+    uint32_t fastest = sched_fastest_us(v, fit, n);
 
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t us = v->work[fit[i]].speed.first_byte_us;
-        fastest = us ? MIN(fastest, us) : fastest;
-    }
     for (uint32_t i = 0; i < n; i++) {
         const struct sched_row *r = &v->rows[fit[i]];
         uint32_t us = v->work[fit[i]].speed.first_byte_us;
-        uint64_t time = us ? us : fastest == UINT32_MAX ? 1 : fastest;
+        uint64_t time = us ? us : fastest;
         uint64_t rest = answer * v->work[fit[i]].speed.step_us;
         costs[i] =
             (struct sched_cost){MIN(time * (r->load + UINT64_C(1)) + rest, UINT64_C(1) << 47),
