@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures: factories that start things and see them off, whatever the test did."""
 import os
+import random
 import signal
 import sys
 
@@ -17,6 +18,14 @@ def pytest_sessionstart(session):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not os.access(h.BIN, os.X_OK):
         pytest.exit(f"{h.BIN} is not there: build it, or set WEIR_BIN", returncode=3)
+
+
+@pytest.fixture(autouse=h.STUTTER > 0)
+def behind():
+    """Who does not keep pace: everybody, or one that all others run ahead of."""
+    h.behind = random.choice((("test", "double", "program"), ("test",), ("double",), ("program",)))
+    yield
+    h.behind = ()
 
 
 class Keeper:

@@ -148,6 +148,7 @@ def test_c7_refusals_and_clients_that_leave_the_queue(start_weir, upstream, code
     before = up.hits()
     clients = burst(weir, 104)
     h.wait_until(lambda: weir.metrics().sum("weir_queue_length") == 100, "the queue")
+    up.wait_hits(before + 4)            # a full ledger says that they were sent, not that they have arrived
     assert up.hits() == before + 4
     for c in clients:
         c.rst()

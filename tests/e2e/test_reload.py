@@ -661,13 +661,12 @@ def test_whoever_is_in_the_backlog_of_a_listener_that_goes_is_served(keeper, ups
     weir.wait_line("is up")
     conf = {**config(a), "threads": 2}
     apply(weir, {**conf, **listen_on(kept, old)})
-    weir.kill(signal.SIGSTOP)
-    waiting = [h.RawClient(("127.0.0.1", port)) for port in (old, kept) for _ in range(8)]
-    for c in waiting:
-        c.request(body={"model": "m"})
-    write(weir, {**conf, **listen_on(kept)})
-    weir.kill(signal.SIGHUP)
-    weir.kill(signal.SIGCONT)
+    with weir.frozen():
+        waiting = [h.RawClient(("127.0.0.1", port)) for port in (old, kept) for _ in range(8)]
+        for c in waiting:
+            c.request(body={"model": "m"})
+        write(weir, {**conf, **listen_on(kept)})
+        weir.kill(signal.SIGHUP)
     assert [c.response().status for c in waiting] == [200] * 16
     weir.wait_line("configuration taken over from SIGHUP")
     for c in waiting:
