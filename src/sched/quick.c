@@ -258,8 +258,11 @@ bool sched_quick_pick(struct sched_mirror *m,
     }
     q.fair_us = others_us / n;
     int32_t most = bounds(&q);
-    for (uint32_t i = 0; i < n_out; i++)
+    for (uint32_t i = 0; i < n_out; i++) {
         c->foreign[gone[i]] = (float)sched_work_foreign(&m->work[gone[i]]);
+        /* Also where the column does not tell the cost, so that the exact one would be asked for. */
+        c->low[gone[i]] = c->high[gone[i]] = STEP_MOST;
+    }
     if (most >= step_of(QUEUED_US_MOST))
         return false; /* they are all as bad as can be told */
     int32_t best = lowest(&q, most);

@@ -137,6 +137,29 @@ static uint32_t compare(struct pair *t, const struct features *f, const struct s
     return equals;
 }
 
+/* Nobody is young any more. */
+static void pair_open(struct pair *t, uint32_t n)
+{
+    mirror_follow(&t->x, &t->rig);
+    assert_non_null(t->x.m->columns);
+    RIG_MUST(sched_state_new(&t->rig.mem, &t->quick));
+    RIG_MUST(sched_state_new(&t->rig.mem, &t->slow));
+    RIG_MUST(sched_state_members(t->quick, t->x.c, n));
+    RIG_MUST(sched_state_members(t->slow, t->x.c, n));
+    RIG_MUST(sched_scratch_reserve(&t->scratch, &t->rig.mem, n));
+    t->memo = mem_array(&t->rig.mem, n, sizeof(*t->memo));
+}
+
+static void pair_close(struct pair *t)
+{
+    sched_state_free(t->quick);
+    sched_state_free(t->slow);
+    sched_scratch_fini(&t->scratch, &t->rig.mem);
+    mem_free(&t->rig.mem, t->memo);
+    mirror_close(&t->x);
+    rig_close(&t->rig);
+}
+
 static void same_choice_and_turns(void **state)
 {
     (void)state;
@@ -159,14 +182,7 @@ static void same_choice_and_turns(void **state)
                                   : "gpu_type=L4");
         rig_refresh(&t.rig);
         assert_int_equal(rig_once(&t.rig) >= 0, 1); /* nobody is young any more */
-        mirror_follow(&t.x, &t.rig);
-        assert_non_null(t.x.m->columns);
-        RIG_MUST(sched_state_new(&t.rig.mem, &t.quick));
-        RIG_MUST(sched_state_new(&t.rig.mem, &t.slow));
-        RIG_MUST(sched_state_members(t.quick, t.x.c, n));
-        RIG_MUST(sched_state_members(t.slow, t.x.c, n));
-        RIG_MUST(sched_scratch_reserve(&t.scratch, &t.rig.mem, n));
-        t.memo = mem_array(&t.rig.mem, n, sizeof(*t.memo));
+        pair_open(&t, n);
         for (uint32_t i = 0; i < 3000; i++) {
             struct held probe;
             struct sched_exclude e = {.n = i % 8 == 0};
@@ -183,12 +199,7 @@ static void same_choice_and_turns(void **state)
         }
         for (uint32_t i = 0; i < HELD; i++)
             rig_end(&t.held[i].r);
-        sched_state_free(t.quick);
-        sched_state_free(t.slow);
-        sched_scratch_fini(&t.scratch, &t.rig.mem);
-        mem_free(&t.rig.mem, t.memo);
-        mirror_close(&t.x);
-        rig_close(&t.rig);
+        pair_close(&t);
     }
     /* All of it was tried. */
     assert_true(alone > 1000);
@@ -196,10 +207,54 @@ static void same_choice_and_turns(void **state)
     assert_true(nobody > 0);
 }
 
+/* One with more than an hour of work is scored exactly, for a float does not tell its cost: but not when it does not fit. */
+static void who_does_not_fit_is_not_chosen_for_its_cost(void **state)
+{
+    (void)state;
+    enum { N = SCHED_EXACT_ROWS + 2, BUSY = 7 };
+    static struct pair t;
+    struct held *h = &t.held[0];
+    struct prng p = {1};
+    struct rig_host host;
+    struct sample s = {.known = 1u << SAMPLE_RUNNING | 1u << SAMPLE_WAITING,
+                       .fresh_for_ns = 30 * NS_PER_S,
+                       .waiting = 1000000};
+
+    memset(&t, 0, sizeof(t));
+    rig_open(&t.rig, "queued_work");
+    for (uint32_t i = 0; i < N; i++)
+        rig_add(&t.rig, i, "gpu_type=A100");
+    rig_refresh(&t.rig);
+    assert_true(rig_once(&t.rig) >= 0);
+    pair_open(&t, N);
+    /* The others say that a million requests wait there, which takes longer still. */
+    for (uint32_t i = 0; i < N; i++) {
+        rig_host(&host, i, "");
+        if (i != BUSY)
+            assert_int_equal(fleet_sample(t.rig.fleet, 0, host.i.key, &s, t.rig.now), 0);
+    }
+    ask(&t.rig, h, &p);
+    struct cell *c = t.rig.snapshot->members[BUSY].cell;
+    assert_int_equal(sched_reserve(&h->r, c, 0, &h->f), 0);
+    atomic_store(&c->work_until_ns, t.rig.now + 7200 * NS_PER_S);
+    cell_changed(c);
+    struct sched_exclude e = {.n = 1};
+    e.tried[0].slot = t.x.c[BUSY].slot;
+    e.tried[0].generation = t.x.c[BUSY].generation;
+    struct held probe;
+    do
+        ask(&t.rig, &probe, &p);
+    while (sched_queued_whole(&probe.f) || probe.f.required_bytes);
+    assert_true(compare(&t, &probe.f, &e) > 1);
+    rig_end(&h->r);
+    pair_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_choice_and_turns),
+        cmocka_unit_test(who_does_not_fit_is_not_chosen_for_its_cost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
