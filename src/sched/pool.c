@@ -67,6 +67,7 @@ int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out)
         sched_pool_free(p);
         return rc;
     }
+    sched_queue_turn(&p->queue, o->queue->by_tenant);
     *out = p;
     return 0;
 }
@@ -152,6 +153,7 @@ int sched_pool_reconfigure(struct sched_pool *p,
     p->policy = policy;
     p->options = *queue;
     p->queue.age_ns = queue->age_ns;
+    sched_queue_turn(&p->queue, queue->by_tenant);
     p->reads_work = sched_policy_reads_work(policy);
     for (uint32_t i = 0; i < p->n; i++) {
         p->memo[i].key = 0;
@@ -578,8 +580,8 @@ static bool too_late(const struct sched_pool *p,
             break;
         if (sched_slo_left_ns(other->features, now_ns) == 0)
             continue; /* it takes no place any more */
-        if (sched_queue_surely_before(other, w) && (!other->exclude || other->exclude->n == 0) &&
-            hopeless_too(p, &h, w->features))
+        if (sched_queue_surely_before(&p->queue, other, w, deadline) &&
+            (!other->exclude || other->exclude->n == 0) && hopeless_too(p, &h, w->features))
             ahead++;
     }
     return ahead >= places;

@@ -105,7 +105,7 @@ int sched_queue_reserve(struct sched_queue *q, uint32_t size, bool tenants)
         rc = heap_reserve(&q->lines, tenants ? SCHED_TENANTS_MAX + 1 : 1);
     if (rc == 0)
         rc = heap_reserve(&q->line_risers, tenants ? SCHED_TENANTS_MAX + 1 : 1);
-    return rc ? rc : sched_tenants_turn(&q->tenants, tenants);
+    return rc || !tenants ? rc : sched_tenants_reserve(&q->tenants);
 }
 
 /* --- lines --- */
@@ -163,12 +163,24 @@ static void line_ages_from(struct sched_queue *q, struct sched_tenant *who, uint
         BUG_ON(heap_push(&q->line_risers, &who->rise) != 0);
 }
 
-void sched_queue_put(struct sched_queue *q, struct sched_waiter *w)
+/* Lifts the counter before the line stands in the order. */
+static void came(struct sched_queue *q, struct sched_waiter *w)
 {
     if (w->tenant->waiting == 0)
         line_ages_from(q, w->tenant, w->arrived_ns);
-    /* Lifts the counter before the line stands in the order. */
     sched_tenants_wait(&q->tenants, w->tenant);
+}
+
+static void left(struct sched_queue *q, struct sched_waiter *w)
+{
+    sched_tenants_leave(&q->tenants, w->tenant);
+    if (w->tenant->waiting == 0 && w->tenant->rise.at)
+        heap_remove(&q->line_risers, &w->tenant->rise);
+}
+
+void sched_queue_put(struct sched_queue *q, struct sched_waiter *w)
+{
+    came(q, w);
     line_in(q, w);
     if (q->age_ns != 0)
         BUG_ON(heap_push(&q->risers, &w->rise) != 0);
@@ -184,11 +196,8 @@ void sched_queue_take(struct sched_queue *q, struct sched_waiter *w, bool served
     if (w->rise.at != 0)
         heap_remove(&q->risers, &w->rise);
     list_del(&w->all);
-    sched_tenants_leave(&q->tenants, w->tenant);
-    if (w->tenant->waiting == 0) {
-        if (w->tenant->rise.at)
-            heap_remove(&q->line_risers, &w->tenant->rise);
-    } else if (served) {
+    left(q, w);
+    if (served && w->tenant->waiting) {
         line_ages_from(q, w->tenant, now_ns);
         sched_queue_moved(q, w->tenant);
     }
@@ -217,6 +226,25 @@ void sched_queue_moved(struct sched_queue *q, struct sched_tenant *who)
 {
     if (who->line.at != 0)
         heap_update(&q->lines, &who->line);
+}
+
+void sched_queue_turn(struct sched_queue *q, bool tenants)
+{
+    if (q->tenants.on == tenants)
+        return;
+    q->tenants.on = tenants;
+    /* By arrival: a line is as old as its first one. */
+    weir_list_foreach (at, &q->all) {
+        struct sched_waiter *w = container_of(at, struct sched_waiter, all);
+        struct sched_tenant *to = sched_tenants_find(&q->tenants, w->features);
+        if (to == w->tenant)
+            continue;
+        line_out(q, w);
+        left(q, w);
+        w->tenant = to;
+        came(q, w);
+        line_in(q, w);
+    }
 }
 
 /* --- ageing --- */
@@ -262,9 +290,26 @@ void sched_queue_age(struct sched_queue *q, uint64_t now_ns)
         age_lines(q, now_ns);
 }
 
-bool sched_queue_surely_before(const struct sched_waiter *x, const struct sched_waiter *y)
+/* How many classes this line will have risen then, if nobody of it is served. */
+static uint64_t risen_then(const struct sched_queue *q, const struct sched_waiter *w, uint64_t then)
 {
-    if (x->tenant != y->tenant)
-        return class_of(x->features) < class_of(y->features);
-    return before(&x->node, &y->node);
+    const struct sched_tenant *who = w->tenant;
+    uint64_t risen = who->waiting ? who->risen : 0;
+    uint64_t next = who->waiting ? who->rise_ns : w->rise_ns;
+
+    if (q->age_ns && then >= next)
+        risen += 1 + (then - next) / q->age_ns;
+    return risen;
+}
+
+bool sched_queue_surely_before(const struct sched_queue *q,
+                               const struct sched_waiter *x,
+                               const struct sched_waiter *y,
+                               uint64_t then_ns)
+{
+    if (x->tenant == y->tenant)
+        return before(&x->node, &y->node);
+    /* A line stands in the class of its first one, which may be there by its age. */
+    uint64_t class = MAX(class_of(x->features), class_of(front_of(x->tenant)->features));
+    return class + risen_then(q, y, then_ns) < class_of(y->features);
 }

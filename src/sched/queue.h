@@ -61,8 +61,10 @@ struct sched_queue {
 
 int sched_queue_init(struct sched_queue *q, const struct mem *mem) MUST_CHECK;
 void sched_queue_fini(struct sched_queue *q);
-/** Room for so many waiters, of one tenant or of many. WEIR_E_NOMEM: as before. */
+/** Room for so many waiters, of one tenant or of many. WEIR_E_NOMEM: less room. */
 int sched_queue_reserve(struct sched_queue *q, uint32_t size, bool tenants) MUST_CHECK;
+/** Tell tenants apart, for which there must be room, or no longer: waiters change lines. Cost: O(log n) for each. */
+void sched_queue_turn(struct sched_queue *q, bool tenants);
 
 /** Name its tenant, class and arrival, before it is put in. */
 void sched_queue_prepare(struct sched_queue *q, struct sched_waiter *w, uint64_t now_ns);
@@ -84,10 +86,13 @@ void sched_queue_back(struct sched_queue *q, struct sched_waiter *w);
 /** Who is due rises. */
 void sched_queue_age(struct sched_queue *q, uint64_t now_ns);
 /**
- * Is x, in the queue, served before y, which is prepared, whatever tenants are charged meanwhile? Of two tenants in one
- * class nobody can tell.
+ * Is x, in the queue, served before y, which is prepared, whatever tenants are charged meanwhile and whoever rises until
+ * then? Of two tenants in one class nobody can tell.
  */
-bool sched_queue_surely_before(const struct sched_waiter *x, const struct sched_waiter *y);
+bool sched_queue_surely_before(const struct sched_queue *q,
+                               const struct sched_waiter *x,
+                               const struct sched_waiter *y,
+                               uint64_t then_ns);
 
 /** The counter of a tenant has changed. */
 void sched_queue_moved(struct sched_queue *q, struct sched_tenant *who);

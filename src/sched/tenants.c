@@ -31,22 +31,21 @@ void sched_tenants_fini(struct sched_tenants *t)
     t->heads = NULL;
 }
 
-int sched_tenants_turn(struct sched_tenants *t, bool on)
+int sched_tenants_reserve(struct sched_tenants *t)
 {
-    if (on && !t->places) {
-        struct sched_tenant *places = mem_array(t->mem, SCHED_TENANTS_MAX, sizeof(*places));
-        uint32_t *heads = mem_array(t->mem, SCHED_TENANTS_MAX, sizeof(*heads));
-        if (!places || !heads || heap_reserve(&t->active, SCHED_TENANTS_MAX + 1)) {
-            mem_free(t->mem, places);
-            mem_free(t->mem, heads);
-            return WEIR_E_NOMEM;
-        }
-        for (uint32_t i = 0; i < SCHED_TENANTS_MAX; i++)
-            list_add(&t->idle, &places[i].idle);
-        t->places = places;
-        t->heads = heads;
+    if (t->places)
+        return 0;
+    struct sched_tenant *places = mem_array(t->mem, SCHED_TENANTS_MAX, sizeof(*places));
+    uint32_t *heads = mem_array(t->mem, SCHED_TENANTS_MAX, sizeof(*heads));
+    if (!places || !heads || heap_reserve(&t->active, SCHED_TENANTS_MAX + 1)) {
+        mem_free(t->mem, places);
+        mem_free(t->mem, heads);
+        return WEIR_E_NOMEM;
     }
-    t->on = on;
+    for (uint32_t i = 0; i < SCHED_TENANTS_MAX; i++)
+        list_add(&t->idle, &places[i].idle);
+    t->places = places;
+    t->heads = heads;
     return 0;
 }
 

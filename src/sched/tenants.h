@@ -57,14 +57,14 @@ struct sched_tenants {
     struct heap active;
     uint64_t last;      /**< counter of who was served last, before it was charged */
     uint64_t under_way; /**< virtual, charged and not settled */
-    bool on;
+    bool on;            /**< tenants are told apart; counters stay when it is switched off */
 };
 
 /** With one tenant for all. WEIR_E_NOMEM. */
 int sched_tenants_init(struct sched_tenants *t, const struct mem *mem) MUST_CHECK;
 void sched_tenants_fini(struct sched_tenants *t);
-/** Tell tenants apart, or no longer. Counters stay. WEIR_E_NOMEM: as before. Allocates when it is first on. */
-int sched_tenants_turn(struct sched_tenants *t, bool on) MUST_CHECK;
+/** Room to tell tenants apart, before `on` is set. WEIR_E_NOMEM: as before. Allocates once. */
+int sched_tenants_reserve(struct sched_tenants *t) MUST_CHECK;
 
 /**
  * Whose request it is. Beyond SCHED_TENANTS_MAX the one that was idle longest is forgotten; when all of them wait or are

@@ -429,6 +429,63 @@ static void no_tenant_starves_behind_better_classes(void **state)
     rig_close(&r);
 }
 
+/*
+ * A deadline is hopeless only while a better class is served for sure until then: a line that will have risen by then is
+ * let in, or its tenant would be refused for ever and never rise.
+ */
+static void a_deadline_counts_on_how_a_line_rises(void **state)
+{
+    (void)state;
+    enum { N = 300, SERVED = 20 };
+    struct rig r;
+    struct request busy;
+    static struct request high[N];
+    struct request low[3];
+    uint32_t n = 0;
+
+    open_pool(&r, "max_concurrency=1");
+    ask(&busy, "high", 10, 0);
+    assert_int_equal(admit(&r, &busy), 0);
+    struct request *running = &busy;
+    for (; n < N; n++) {
+        ask(&high[n], "high", 10, 0);
+        high[n].f.priority = 1;
+        enqueue(&r, &high[n]);
+    }
+    for (int i = 0; i < SERVED; i++) {
+        end(&r, running);
+        running = next(&r);
+        r.now += NS_PER_S;
+    }
+    /* One place a second, and 280 of a better class before it. It stands beside them after 80 s. */
+    for (int i = 0; i < 3; i++) {
+        ask(&low[i], "low", 10, 0);
+        low[i].f.priority = 9;
+    }
+    low[0].f.deadline_ns = r.now + 79 * NS_PER_S;
+    assert_int_equal(sched_pool_enqueue(r.pool, &low[0].w, r.now), WEIR_E_TIMEOUT);
+    assert_int_equal(low[0].w.rejection, REJECT_DEADLINE_EXCEEDED);
+    low[1].f.deadline_ns = r.now + 81 * NS_PER_S;
+    enqueue(&r, &low[1]);
+    for (int i = 0; i < 80; i++) {
+        end(&r, running);
+        running = next(&r);
+        assert_ptr_not_equal(running, &low[1]);
+        r.now += NS_PER_S;
+    }
+    /* It has risen: the same deadline is no hopeless one for who comes now. */
+    low[2].f.deadline_ns = r.now + 79 * NS_PER_S;
+    enqueue(&r, &low[2]);
+    end(&r, running);
+    running = next(&r);
+    assert_ptr_equal(running, &low[1]);
+    end(&r, running);
+    sched_pool_cancel(r.pool, &low[2].w);
+    for (uint32_t i = 0; i < n; i++)
+        sched_pool_cancel(r.pool, &high[i].w);
+    rig_close(&r);
+}
+
 /* More tenants than places: who waits or runs is never forgotten; the rest share one. */
 static void tenants_are_bounded(void **state)
 {
@@ -489,6 +546,79 @@ static void it_can_be_switched_while_they_wait(void **state)
     rig_close(&r);
 }
 
+/* Told apart no longer, those who wait stand by deadline and arrival at once, and none is left behind newcomers. */
+static void switched_off_all_are_one_line(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    static const int want[N] = {5, 0, 1, 2, 3, 4};
+    struct rig r;
+    struct request busy;
+    struct request q[N];
+
+    open_pool(&r, "max_concurrency=1");
+    ask(&busy, "a", 500, 0);
+    assert_int_equal(admit(&r, &busy), 0);
+    for (int i = 0; i < N; i++) {
+        ask(&q[i], i < 2 ? "a" : i < 4 ? "b" : "", 100, 0);
+        if (i == 4) { /* by tenants b would be first */
+            r.queue.by_tenant = false;
+            RIG_MUST(sched_pool_reconfigure(r.pool, &r.policy, &r.queue));
+        }
+        if (i == 5)
+            q[i].f.deadline_ns = r.now + 1;
+        enqueue(&r, &q[i]);
+    }
+    struct request *running = &busy;
+    for (int i = 0; i < N; i++) {
+        end(&r, running);
+        running = next(&r);
+        assert_ptr_equal(running, &q[want[i]]);
+    }
+    end(&r, running);
+    rig_close(&r);
+}
+
+/* Told apart from now on, those who wait are too: a flood does not keep what it had. And where memory fails, nothing is. */
+static void switched_on_those_who_wait_are_told_apart(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    static const int want[N] = {0, 4, 1, 5, 2, 3};
+    struct rig r;
+    struct request busy;
+    struct request q[N];
+
+    rig_open(&r, "chain");
+    rig_add(&r, 0, "max_concurrency=1");
+    rig_refresh(&r);
+    ask(&busy, "", 100, 0);
+    assert_int_equal(admit(&r, &busy), 0);
+    for (int i = 0; i < N; i++) {
+        ask(&q[i], i < 4 ? "a" : "b", 100, 0);
+        enqueue(&r, &q[i]);
+    }
+    r.queue.by_tenant = true;
+    for (long k = 1;; k++) {
+        r.heap.fail_at = k;
+        int rc = sched_pool_reconfigure(r.pool, &r.policy, &r.queue);
+        bool failed = r.heap.fail_at == 0;
+        r.heap.fail_at = 0;
+        if (!failed)
+            break;
+        assert_int_equal(rc, WEIR_E_NOMEM);
+        assert_ptr_equal(q[0].w.tenant, q[N - 1].w.tenant);
+    }
+    struct request *running = &busy;
+    for (int i = 0; i < N; i++) {
+        end(&r, running);
+        running = next(&r);
+        assert_ptr_equal(running, &q[want[i]]);
+    }
+    end(&r, running);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,8 +631,11 @@ int main(void)
         cmocka_unit_test(a_flood_leaves_places),
         cmocka_unit_test(a_backlog_does_not_age_past_others),
         cmocka_unit_test(no_tenant_starves_behind_better_classes),
+        cmocka_unit_test(a_deadline_counts_on_how_a_line_rises),
         cmocka_unit_test(tenants_are_bounded),
         cmocka_unit_test(it_can_be_switched_while_they_wait),
+        cmocka_unit_test(switched_off_all_are_one_line),
+        cmocka_unit_test(switched_on_those_who_wait_are_told_apart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
