@@ -195,10 +195,10 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
 static unsigned retry_after(const struct exchange *x, enum rejection code)
 {
     /* By then what waits there now is done, if nothing else comes. */
-    if (code == REJECT_SLO_UNREACHABLE)
+    if (code == REJECT_SLO_UNREACHABLE && x->state != X_QUEUE)
         return (unsigned)MIN(x->waiter.late_us / (NS_PER_S / NS_PER_US) + 1,
                              (uint64_t)DRAIN_RETRY_MAX_S);
-    return code == REJECT_QUEUE_FULL && x->pool
+    return (code == REJECT_QUEUE_FULL || code == REJECT_SLO_UNREACHABLE) && x->pool
                ? atomic_load_explicit(&x->pool->retry_after_s, memory_order_relaxed)
                : 0;
 }
@@ -418,8 +418,10 @@ uint64_t exchange_due(const struct exchange *x)
     const struct limits *limits = &x->plan->routing->limits;
     uint64_t due = x->f.deadline_ns;
 
-    if (x->state == X_QUEUE)
+    if (x->state == X_QUEUE) {
         earliest(&due, x->queue_from_ns, x->route->queue.timeout_ns);
+        earliest(&due, x->start_ns, x->f.slo_ttft_ns);
+    }
     if (x->state == X_AWAIT && x->request_sent)
         earliest(&due, x->sent_ns, x->route->timeouts.first_byte_ns);
     if (upload_stalled(x))
@@ -531,6 +533,8 @@ void exchange_timeout(struct exchange *x)
     } else if (x->state == X_QUEUE && x->route->queue.timeout_ns &&
                now >= x->queue_from_ns + x->route->queue.timeout_ns) {
         exchange_reject(x, REJECT_QUEUE_TIMEOUT, NULL, absent);
+    } else if (x->state == X_QUEUE && x->f.slo_by_ns && now >= x->f.slo_by_ns) {
+        exchange_reject(x, REJECT_SLO_UNREACHABLE, NULL, absent);
     } else if (x->state == X_AWAIT && x->request_sent && x->route->timeouts.first_byte_ns &&
                now >= x->sent_ns + x->route->timeouts.first_byte_ns) {
         judge_timeout(x);

@@ -11,11 +11,26 @@
  */
 #include "proxy/decision_log.h"
 
-/* More grants than this from one offer mean a sample opened a wide gap; the next sample goes on. */
-enum { GRANTS_MAX = 256 };
+enum {
+    GRANTS_MAX =
+        256, /* more from one offer mean a sample opened a wide gap; the next sample goes on */
+    REFUSALS_MAX =
+        4096, /* they take no room, so those behind them are not left to wait for another offer */
+};
 
-/* One offer to one pool. @param cell NULL: whatever it has. @return true when somebody was granted. */
-static bool offer_to(struct asker *a, struct pool *pool, const struct cell *cell)
+/* What one offer has given so far. */
+struct given {
+    unsigned granted, refused;
+};
+
+static bool enough(const struct given *g)
+{
+    return g->granted >= GRANTS_MAX || g->refused >= REFUSALS_MAX;
+}
+
+/* One offer to one pool. @param cell NULL: whatever it has. @return true when somebody left its queue. */
+static bool
+offer_to(struct asker *a, struct pool *pool, const struct cell *cell, struct given *given)
 {
     struct sched_waiter *w = NULL;
     struct member chosen;
@@ -32,6 +47,7 @@ static bool offer_to(struct asker *a, struct pool *pool, const struct cell *cell
         return false;
     }
     struct exchange *x = container_of(w, struct exchange, waiter);
+    *(w->rejection ? &given->refused : &given->granted) += 1;
     decision_grant(a, x);
     loop_post(x->lane->loop, &x->grant_job);
     return true;
@@ -43,15 +59,12 @@ static void offer(struct asker *a, const struct cell *cell)
     uint32_t n = atomic_load(&p->n_pools_seen);
     uint32_t dry = 0; /* pools in a row that granted nothing */
     uint32_t at = a->turn++;
+    struct given given = {0, 0};
 
-    for (unsigned granted = 0; dry < n && granted < GRANTS_MAX && !p->closing; at++) {
+    for (; dry < n && !enough(&given) && !p->closing; at++) {
         struct pool *pool = p->pool_list[at % n];
-        if (atomic_load(&pool->waiting) > 0 && offer_to(a, pool, cell)) {
-            granted++;
-            dry = 0;
-        } else {
-            dry++;
-        }
+        bool some = atomic_load(&pool->waiting) > 0 && offer_to(a, pool, cell, &given);
+        dry = some ? 0 : dry + 1;
     }
 }
 
@@ -88,6 +101,8 @@ void offer_release(struct asker *a, struct reservation *r)
 
 void offer_pool(struct asker *a, struct pool *p)
 {
-    for (unsigned i = 0; i < GRANTS_MAX && offer_to(a, p, NULL); i++)
+    struct given given = {0, 0};
+
+    while (!enough(&given) && offer_to(a, p, NULL, &given))
         ;
 }

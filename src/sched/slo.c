@@ -57,7 +57,8 @@ static bool misses(const struct sched_view *v,
 {
     struct sched_forecast s = sched_work_forecast(&t->question, w);
     uint64_t first = sched_slo_first_us(v->features, &s);
-    bool late = (w->flags & WORK_PREFILL_KNOWN) && first > t->first_us;
+    /* What has passed already is no prediction. */
+    bool late = t->first_us == 0 || ((w->flags & WORK_PREFILL_KNOWN) && first > t->first_us);
     bool slow = (w->flags & WORK_STEP_KNOWN) && sched_slo_step_us(&t->question, w) > t->step_us;
 
     *late_us = late ? first - t->first_us : 0;

@@ -3,7 +3,8 @@
  * @file Targets of a request: its first byte by a time, each further token within another. An endpoint whose prediction
  * misses one is left out of the pick; when all do, the request is refused at once instead of being served too late.
  * Only what was measured can miss: a prior never does, and neither does an idle endpoint that was not measured for
- * SLO_STALE_NS, so that one request finds out how it is. Private to the room.
+ * SLO_STALE_NS, so that one request finds out how it is. But a target that has passed is missed for sure. Private to the
+ * room.
  */
 #ifndef WEIR_SCHED_SLO_H
 #define WEIR_SCHED_SLO_H

@@ -72,3 +72,23 @@ def test_what_no_worker_would_answer_in_time_is_refused_at_once(start_weir, upst
     for c in (*held, c, late):
         assert c.response().status == 200
         c.close()
+
+
+def test_who_waits_is_refused_when_its_target_has_passed(start_weir, upstream):
+    gate = Gate()
+    up = upstream(gate, name="u")
+    weir = start_weir({"routes": [ROUTE]})
+    weir.register(up, max_concurrency=1)
+    gate.open.clear()
+    held = h.RawClient(weir.data)
+    held.request(body={"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+    up.wait_hits(1)
+    # No place comes free meanwhile, and nothing was measured.
+    r = weir.chat(headers={"X-SLO-TTFT-Ms": "100"})
+    assert r.error() == (429, "slo_unreachable")
+    assert int(r.header("Retry-After")) >= 1
+    gate.open.set()
+    assert held.response().status == 200
+    held.close()
+    assert len(up.requests) == 1
+    h.wait_until(lambda: weir.metrics().sum("weir_queue_length") == 0, "nobody to wait")

@@ -112,6 +112,38 @@ static void refused_exactly_when_every_first_byte_is_later(void **state)
     rig_close(&r);
 }
 
+/* Without a measurement nobody is refused by a prediction, but the past is none. */
+static void a_target_that_has_passed_is_missed(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct reservation busy = {0};
+
+    open_rig(&r);
+    host(&r, 0, 300000, 10000, 0, "max_concurrency=1");
+    rig_refresh(&r);
+    target(&r, NS_PER_S, 0);
+    r.now += NS_PER_S - NS_PER_US;
+    assert_int_equal(ask(&r), 0);
+    r.now += NS_PER_US;
+    assert_int_equal(ask(&r), SHED);
+    assert_true(r.d.late_us > 0);
+    target(&r, NS_PER_S, 0);
+    assert_int_equal(rig_admit(&r, &busy), 0);
+    /* The same of who would have to wait, and of who waits when a place comes free. */
+    struct features late = r.f;
+    struct reservation place = {0};
+    struct sched_waiter w = {.features = &late, .reservation = &place};
+    assert_int_equal(sched_pool_enqueue(r.pool, &w, r.now), 0);
+    r.now += NS_PER_S;
+    assert_int_equal(ask(&r), SHED);
+    rig_end(&busy);
+    assert_ptr_equal(sched_pool_offer(r.pool, r.now, 1, &r.scratch, &r.chosen), &w);
+    assert_int_equal(w.rejection, REJECT_SLO_UNREACHABLE);
+    assert_null(place.cell);
+    rig_close(&r);
+}
+
 static void what_waits_there_counts(void **state)
 {
     (void)state;
@@ -364,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_exactly_when_every_first_byte_is_later),
+        cmocka_unit_test(a_target_that_has_passed_is_missed),
         cmocka_unit_test(what_waits_there_counts),
         cmocka_unit_test(steps_have_a_target_too),
         cmocka_unit_test(the_chosen_one_meets_the_target_though_another_costs_less),
