@@ -53,6 +53,9 @@ def test_what_no_worker_would_answer_in_time_is_refused_at_once(start_weir, upst
     told = json.loads(weir.admin_http("POST", "/api/v1/explain", json.dumps({"request": request})).body)
     assert told["rejection"] == "slo_unreachable"
     assert told["endpoints"][0]["rule"] == "slo" and told["endpoints"][0]["first_byte_seconds"] > 0.001
+    # So does a description of it.
+    told = json.loads(weir.admin_http("POST", "/api/v1/explain", json.dumps({"model": "m", "slo_ttft_ms": 1})).body)
+    assert told["rejection"] == "slo_unreachable"
     h.wait_until(lambda: weir.metrics().sum("weir_rejections_total", code="slo_unreachable") == 1, "it to be counted")
     # The route may say it for everybody, and a request for itself.
     apply(weir, {**conf, "routes": [{**ROUTE, "slo": {"ttft": "1ms"}}]})

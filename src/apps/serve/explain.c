@@ -113,6 +113,8 @@ static int describe(struct reading *r, const char *key, json_t *v)
         {"session", {"X-Session-Id", 12}},
         {"priority", {"X-Priority", 10}},
         {"tenant", {"X-Tenant-Id", 11}},
+        {"slo_ttft_ms", {"X-SLO-TTFT-Ms", 13}},
+        {"slo_tpot_ms", {"X-SLO-TPOT-Ms", 13}},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(as_header); i++)
@@ -128,9 +130,11 @@ static int describe(struct reading *r, const char *key, json_t *v)
         return read_tokens(r, key, v, &r->q.prompt_tokens);
     if (strcmp(key, "max_tokens") == 0)
         return read_tokens(r, key, v, &r->q.output_tokens);
-    return refuse(r->out, key,
-                  "unknown; known are model, version, path, method, headers, prompt_tokens, "
-                  "max_tokens, required_memory, session, priority, tenant, or request alone");
+    return refuse(
+        r->out, key,
+        "unknown; known are model, version, path, method, headers, prompt_tokens, "
+        "max_tokens, required_memory, session, priority, tenant, slo_ttft_ms, slo_tpot_ms, "
+        "or request alone");
 }
 
 /* One key of a pasted request. */
