@@ -495,7 +495,8 @@ static void compile_tenants(struct build *b, struct conf *c)
     for (uint32_t i = 0; i < n && !b->nomem; i++) {
         tenants[i] = (struct tenant_config){.name = raw[i].item.name,
                                             .weight = raw[i].weight,
-                                            .max_in_flight = raw[i].max_in_flight};
+                                            .max_in_flight = raw[i].max_in_flight,
+                                            .limits = raw[i].limits};
         struct conf_path here = at_name(&top, raw[i].item.name);
         struct conf_place at = conf_place_key(b, raw[i].item.node);
         if (raw[i].item.name.n > TENANT_NAME_MAX)

@@ -228,6 +228,15 @@ static const struct conf_option model_options[] = {
 };
 SECTION("models.<id>", raw_model, model_options);
 
+static const struct conf_option tenant_limits_options[] = {
+    {.key = "requests_per_minute", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(tenant_limits, requests), .min = 1, .max = 1000000,
+     .zero = "unlimited", .fallback = "unlimited", .doc = "Requests let in, whatever becomes of them."},
+    {.key = "tokens_per_minute", .type = CONF_T_COUNT, .flags = CONF_LIVE, AT(tenant_limits, tokens), .min = 1, .max = BILLION,
+     .zero = "unlimited", .fallback = "unlimited",
+     .doc = "Tokens of prompts and answers: as expected when a request is sent, set right by the usage that its answer tells."},
+};
+SECTION("tenants.<name>.limits", tenant_limits, tenant_limits_options);
+
 static const struct conf_option tenant_options[] = {
     {.key = "weight", .type = CONF_T_WEIGHT, .flags = CONF_LIVE, AT(raw_tenant, weight), .min = 10, .max = WEIGHT_MAX, .fallback = "1",
      .doc = "Its share of the tokens against that of others, where requests have to wait; those that are not listed have 1."},
@@ -235,7 +244,8 @@ static const struct conf_option tenant_options[] = {
      .zero = "unlimited", .fallback = "unlimited",
      .doc = "Most requests of its own that wait or are answered at one time, on all routes; further ones get 429 rate_limited."},
     {.key = "keys", .type = CONF_T_LATER, .doc = "API keys that are its own."},
-    {.key = "limits", .type = CONF_T_LATER, .doc = "Requests and tokens a minute."},
+    {.key = "limits", .type = CONF_T_SECTION, AT(raw_tenant, limits), .child = &tenant_limits_section,
+     .doc = "What it may use in a minute, on all routes; beyond that 429 rate_limited until some of it has come back."},
     {.key = "budgets", .type = CONF_T_LATER, .doc = "Tokens a day or a month."},
 };
 SECTION("tenants.<name>", raw_tenant, tenant_options);

@@ -99,6 +99,7 @@ struct raw_model {
 struct raw_tenant {
     struct raw_item item;
     uint32_t weight, max_in_flight;
+    struct tenant_limits limits;
 };
 
 struct raw_score {

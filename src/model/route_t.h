@@ -94,11 +94,17 @@ struct model_config {
     uint64_t kv_bytes_per_token; /**< 0 = unknown */
 };
 
+/** What a tenant may use in a minute, in the process; 0 = any. */
+struct tenant_limits {
+    uint32_t requests, tokens;
+};
+
 /** One tenant as the config knows it. */
 struct tenant_config {
     struct slice name;      /**< X-Tenant-Id */
     uint32_t weight;        /**< share against others, thousandths */
     uint32_t max_in_flight; /**< requests waiting or served, in the process; 0 = any */
+    struct tenant_limits limits;
 };
 
 struct limits {

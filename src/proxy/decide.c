@@ -161,6 +161,10 @@ void exchange_decide(struct exchange *x)
     }
     body_prefix(x);
     body_scanned(x);
+    if (tenant_take_tokens(x) != REJECT_NONE) {
+        exchange_reject(x, REJECT_RATE_LIMITED, NULL, absent);
+        return;
+    }
     uint64_t now = loop_clock();
     uint64_t began = l->decisions++ % DECISION_SAMPLE == 0 ? now : 0;
     if (!pool_enter(&l->asker, x->pool)) {

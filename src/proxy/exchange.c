@@ -194,6 +194,8 @@ void exchange_end(struct exchange *x, enum proxy_outcome outcome, enum fate fate
 
 static unsigned retry_after(const struct exchange *x, enum rejection code)
 {
+    if (code == REJECT_RATE_LIMITED)
+        return (unsigned)((x->limit_wait_ns + NS_PER_S - 1) / NS_PER_S);
     /* By then what waits there now is done, if nothing else comes. */
     if (code == REJECT_SLO_UNREACHABLE && x->state != X_QUEUE)
         return (unsigned)MIN(x->waiter.late_us / (NS_PER_S / NS_PER_US) + 1,
@@ -211,6 +213,7 @@ void exchange_reject(struct exchange *x,
     struct lane *l = x->lane;
     bool keep = x->keep_asked && x->complete && !l->draining && !x->client->eof;
     struct error_answer e = {.code = code,
+                             .message = code == REJECT_RATE_LIMITED ? x->limit_hit : NULL,
                              .param = param,
                              .detail = detail,
                              .retry_after_s = retry_after(x, code),

@@ -87,6 +87,9 @@ struct exchange {
     const struct route *route; /**< NULL before it matched */
     struct pool *pool;
     const struct plan_tenant *tenant_of; /**< whose it is; NULL: nobody told */
+    const char *limit_hit;               /**< which of its limits refused it; NULL: none */
+    uint64_t limit_wait_ns;              /**< and until when */
+    uint64_t input_taken, output_taken;  /**< tokens of its allowance */
     struct target *target;               /**< while it has an endpoint */
     struct upstream *up;
     enum exchange_state state;
@@ -478,6 +481,11 @@ void error_write(struct buf *out, const struct error_answer *e);
 /* tenant.c */
 /** Whose request it is, by its features; counts it. @return REJECT_NONE, or REJECT_RATE_LIMITED. */
 enum rejection tenant_enter(struct exchange *x);
+/**
+ * It is about to be sent or queued for the first time: take the tokens that are expected of its tenant's allowance.
+ * Harmless without a tenant, or when repeated. @return REJECT_NONE, or REJECT_RATE_LIMITED.
+ */
+enum rejection tenant_take_tokens(struct exchange *x);
 /** It is answered: count what it used. @param queued_ns its wait. Harmless without a tenant. */
 void tenant_leave(struct exchange *x, uint64_t queued_ns);
 /** Set right what the tenant was charged for this reservation; before it is released. */

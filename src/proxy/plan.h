@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "loop/loop.h"
 #include "model/route_t.h"
+#include "sched/allowance.h"
 
 struct lane;
 struct pool;
@@ -77,9 +78,10 @@ struct tenant_account {
     struct slice name;               /**< owned text */
     uint32_t plans;                  /**< that name it; control thread */
     atomic_uint inflight;            /**< requests waiting or being answered */
-    atomic_ullong requests, refused; /**< ended, and of them by max_in_flight */
+    atomic_ullong requests, refused; /**< let in and ended; refused by its limits */
     atomic_ullong input, output;     /**< tokens, as the answers say */
     atomic_ullong queued_ns;
+    struct sched_allowance request_allowance, token_allowance;
 };
 
 /** A tenant of this configuration. */

@@ -119,3 +119,43 @@ def test_tenants_come_and_go_for_as_long_as_it_runs(start_weir, upstream):
     for tenant in ("t0-500", "t6-998"):
         assert m.value("weir_tenant_requests_total", tenant=tenant) == 1
     assert len(m.all("weir_tenant_requests_total")) <= 4096
+
+
+@pytest.mark.sanitize
+def test_a_tenant_uses_no_more_in_a_minute_than_it_may(start_weir, upstream):
+    """One a minute: a second is refused, unless the machine took a minute for the first."""
+    steps = Steps()
+    config = {"routes": [{"trust": ["tenant"]}], "tenants": {
+        "few": {"limits": {"requests_per_minute": 1}},
+        "short": {"limits": {"tokens_per_minute": 1}}}}
+    weir = start_weir(config)
+    up = upstream(steps, name="u")
+    weir.register(up)
+    steps.go.release(1000)
+    for tenant, which in (("few", "requests"), ("short", "tokens")):
+        # The first one is let in, whatever it takes: 50 tokens where one is left.
+        r = weir.chat(headers={"X-Tenant-Id": tenant})
+        assert r.status == 200
+        while r.status == 200:
+            r = weir.chat(headers={"X-Tenant-Id": tenant})
+        assert r.error() == (429, "rate_limited")
+        assert which in r.json()["error"]["message"] and "minute" in r.json()["error"]["message"]
+        assert int(r.header("Retry-After")) >= (1 if tenant == "few" else 60)
+        assert weir.metrics().value("weir_tenant_refused_total", tenant=tenant) == 1
+    assert weir.chat(headers={"X-Tenant-Id": "another"}).status == 200
+    # Without the limit it is let in at once.
+    config["tenants"]["short"] = {}
+    assert weir.admin_http("POST", "/api/v1/config/apply", json.dumps(config)).status == 200
+    assert weir.chat(headers={"X-Tenant-Id": "short"}).status == 200
+
+
+def test_tokens_that_were_not_used_come_back(start_weir, upstream):
+    """What is taken at the start is what is expected; a request that no worker saw took nothing in the end."""
+    config = {"routes": [{"trust": ["tenant"]}], "tenants": {"t": {"limits": {"tokens_per_minute": 1}}},
+              "models": {"m": {}}}
+    weir = start_weir(config)
+    for _ in range(3):
+        assert weir.chat(headers={"X-Tenant-Id": "t"}).status == 503
+    up = upstream(h.answer_at_once, name="u")
+    weir.register(up)
+    assert weir.chat(headers={"X-Tenant-Id": "t"}).status == 200

@@ -162,7 +162,7 @@ static void put_tenants(const struct proxy_stats *s, struct buf *out)
         bool is_gauge;
     } families[] = {
         {"weir_tenant_requests_total", "Requests of a tenant that ended.", false},
-        {"weir_tenant_refused_total", "Requests above a tenant's max_in_flight.", false},
+        {"weir_tenant_refused_total", "Requests above a tenant's limits.", false},
         {"weir_tenant_input_tokens_total", "Prompt tokens of a tenant, as answers say.", false},
         {"weir_tenant_output_tokens_total", "Generated tokens of a tenant, as answers say.", false},
         {"weir_tenant_queue_seconds_total", "Time that its requests waited in the gateway.", false},

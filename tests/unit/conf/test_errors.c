@@ -36,6 +36,9 @@ static void keys(void **state)
                                       "version; leave it out\n"},
         {"tenants: {a: {weight: 0}}\n", "w.yaml:1:23: tenants.a.weight: \"0\" is too small; the "
                                         "least is 0.01\n"},
+        {"tenants: {a: {limits: {tokens_per_minut: 5}}}\n",
+         "w.yaml:1:24: unknown key \"tokens_per_minut\" in tenants.a.limits; did you mean "
+         "\"tokens_per_minute\"?\n"},
         {"tenants: {other: {}}\n", "w.yaml:1:11: tenants.other: is what metrics call all tenants "
                                    "that are not listed; give it another name\n"},
         {"tenants: {a: {wieght: 2}}\n",
