@@ -82,8 +82,8 @@ def start_nginx(backends, folder, threads=1, cpu=1):
     return program, port
 
 
-def start_weir(backends, folder, threads=1, cpu=1, extra=(), under=()):
-    program = rig.Program([*under, os.path.join(rig.BUILD, "weir"), "serve", "--host", "127.0.0.1", "--port", 0,
+def start_weir(backends, folder, threads=1, cpu=1, extra=(), under=(), binary=None):
+    program = rig.Program([*under, binary or os.path.join(rig.BUILD, "weir"), "serve", "--host", "127.0.0.1", "--port", 0,
                            "--admin-port", 0, "--registry-port", "off", "--threads", threads, *extra,
                            "--worker-urls", *[f"http://{b}" for b in backends]], cpu=cpu,
                           log=os.path.join(folder, "weir.log"))

@@ -125,12 +125,17 @@ def loadgen_start(port, args, cpu=0):
                              *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def loadgen(port, args, cpu=0):
-    """Run the load generator; its JSON as a dict."""
-    out, err = loadgen_start(port, args, cpu).communicate()
+def loadgen_result(started):
+    """Wait for its end; its JSON as a dict."""
+    out, err = started.communicate()
     if not out.startswith("{"):
         raise SystemExit(f"loadgen failed: {err}")
     return json.loads(out)
+
+
+def loadgen(port, args, cpu=0):
+    """Run the load generator; its JSON as a dict."""
+    return loadgen_result(loadgen_start(port, args, cpu))
 
 
 def median(values):
