@@ -137,19 +137,54 @@ read_slice(struct arena *a, const json_t *doc, struct slice wanted, struct kube_
 
 /* --- pods --- */
 
-static int
-put_pair(struct arena *a, struct kv *kv, uint32_t *n, struct slice key, struct slice value)
+/* @param rest what is behind it from now on. */
+static struct slice next_text(const char **rest)
 {
-    if (*n == KV_MAX || !key.n || key.n > ENDPOINT_TEXT_MAX || value.n > ENDPOINT_TEXT_MAX)
-        return 0;
-    for (uint32_t i = 0; i < *n; i++)
-        if (slice_eq(kv[i].key, key))
-            return 0;
-    int rc = arena_slice(a, key, &kv[*n].key);
-    if (!rc)
-        rc = arena_slice(a, value, &kv[*n].value);
-    *n += rc == 0;
-    return rc;
+    struct slice text = slice_str(*rest);
+
+    *rest += text.n + 1;
+    return text;
+}
+
+void kube_unpack(const struct kube_pairs *p, struct kv *out)
+{
+    const char *rest = p->text.p;
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        out[i].key = next_text(&rest);
+        out[i].value = next_text(&rest);
+    }
+}
+
+static bool has_pair(const struct kube_pairs *p, struct slice key)
+{
+    const char *rest = p->text.p;
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        bool same = slice_eq(next_text(&rest), key);
+        (void)next_text(&rest);
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+/* @param text has room. */
+static char *put_text(char *text, struct slice s)
+{
+    memcpy(text, s.p, s.n);
+    text[s.n] = '\0';
+    return text + s.n + 1;
+}
+
+static void put_pair(struct kube_pairs *p, char *text, struct slice key, struct slice value)
+{
+    if (p->n == KV_MAX || !key.n || key.n > ENDPOINT_TEXT_MAX || value.n > ENDPOINT_TEXT_MAX ||
+        has_pair(p, key))
+        return;
+    char *end = put_text(put_text(text + p->text.n, key), value);
+    p->text.n = (size_t)(end - text);
+    p->n++;
 }
 
 /* "weir.dev/gpu_type" and "nacos.metadata.gpu_type" to "gpu_type"; absent for all others. */
@@ -163,26 +198,34 @@ static struct slice our_key(struct slice key)
     return (struct slice){NULL, 0};
 }
 
-static int read_pairs(struct arena *a, const json_t *map, bool ours, struct kv *kv, uint32_t *n)
+static void read_pairs(const json_t *map, bool ours, struct kube_pairs *p, char *text)
 {
     const char *name;
     json_t *value;
-    int rc = 0;
 
-    json_object_foreach((json_t *)(uintptr_t)map, name, value)
-    {
-        struct slice key = ours ? our_key(slice_str(name)) : slice_str(name);
-        if (!rc && json_is_string(value))
-            rc = put_pair(a, kv, n, key,
-                          slice_of(json_string_value(value), json_string_length(value)));
-    }
-    return rc;
+    json_object_foreach((json_t *)(uintptr_t)map, name, value) if (json_is_string(value))
+        put_pair(p, text, ours ? our_key(slice_str(name)) : slice_str(name),
+                 slice_of(json_string_value(value), json_string_length(value)));
 }
 
-/* As many as there can be, so that a pod takes what it needs. */
-static struct kv *room(struct arena *a, size_t n)
+/* At most this long; no text of a document has a NUL in it. */
+static size_t pairs_room(const json_t *map)
 {
-    return arena_array(a, (n < KV_MAX ? n : KV_MAX) + 1, sizeof(struct kv));
+    const char *name;
+    json_t *value;
+    size_t room = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)map, name, value) room +=
+        strlen(name) + 1 + json_string_length(value) + 1;
+    return room;
+}
+
+static char *begin_pairs(struct arena *a, size_t room, struct kube_pairs *p)
+{
+    char *text = arena_alloc(a, room);
+
+    *p = (struct kube_pairs){.text = {text, 0}};
+    return text;
 }
 
 static int read_pod(struct arena *a, const json_t *doc, struct kube_object *out)
@@ -190,15 +233,17 @@ static int read_pod(struct arena *a, const json_t *doc, struct kube_object *out)
     const json_t *meta = json_object_get(doc, "metadata");
     const json_t *annotations = json_object_get(meta, "annotations");
     const json_t *labels = json_object_get(meta, "labels");
+    char *text = begin_pairs(a, pairs_room(annotations) + pairs_room(labels), &out->metadata);
 
-    out->metadata = room(a, json_object_size(annotations) + json_object_size(labels));
-    out->labels = room(a, json_object_size(labels));
-    if (!out->metadata || !out->labels)
+    if (!text)
         return WEIR_E_NOMEM;
-    int rc = read_pairs(a, annotations, true, out->metadata, &out->n_metadata);
-    if (!rc)
-        rc = read_pairs(a, labels, true, out->metadata, &out->n_metadata);
-    return rc ? rc : read_pairs(a, labels, false, out->labels, &out->n_labels);
+    read_pairs(annotations, true, &out->metadata, text);
+    read_pairs(labels, true, &out->metadata, text);
+    text = begin_pairs(a, pairs_room(labels), &out->labels);
+    if (!text)
+        return WEIR_E_NOMEM;
+    read_pairs(labels, false, &out->labels, text);
+    return 0;
 }
 
 /* --- documents --- */
@@ -333,20 +378,10 @@ static size_t text_room(struct slice s)
     return s.p ? s.n + 1 : 0;
 }
 
-static size_t pairs_room(const struct kv *kv, uint32_t n)
-{
-    size_t room = ARENA_ROOM(n, sizeof(*kv));
-
-    for (uint32_t i = 0; i < n; i++)
-        room += text_room(kv[i].key) + text_room(kv[i].value);
-    return room;
-}
-
 static size_t room_of(const struct kube_object *o)
 {
-    size_t room = text_room(o->name) + text_room(o->version) + text_room(o->service) +
-                  pairs_room(o->metadata, o->n_metadata) + pairs_room(o->labels, o->n_labels) +
-                  ARENA_ROOM(o->n_endpoints, sizeof(*o->endpoints));
+    size_t room = text_room(o->name) + text_room(o->service) + text_room(o->metadata.text) +
+                  text_room(o->labels.text) + ARENA_ROOM(o->n_endpoints, sizeof(*o->endpoints));
 
     for (uint32_t i = 0; i < o->n_endpoints; i++) {
         const struct kube_endpoint *e = &o->endpoints[i];
@@ -354,19 +389,6 @@ static size_t room_of(const struct kube_object *o)
                 text_room(e->zone);
     }
     return room;
-}
-
-static int copy_pairs(struct arena *a, const struct kv *from, uint32_t n, struct kv **to)
-{
-    struct kv *kv = n ? arena_array(a, n, sizeof(*kv)) : NULL;
-
-    if (n && !kv)
-        return WEIR_E_NOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        if (arena_slice(a, from[i].key, &kv[i].key) || arena_slice(a, from[i].value, &kv[i].value))
-            return WEIR_E_NOMEM;
-    *to = kv;
-    return 0;
 }
 
 static int copy_endpoints(struct arena *a, struct kube_object *to)
@@ -393,22 +415,13 @@ int kube_copy(struct arena *a, const struct kube_object *from, struct kube_objec
     struct kube_object o = *from;
 
     if (arena_reserve(a, room_of(from)) || arena_slice(a, o.name, &o.name) ||
-        arena_slice(a, o.version, &o.version) || arena_slice(a, o.service, &o.service) ||
-        copy_pairs(a, o.metadata, o.n_metadata, &o.metadata) ||
-        copy_pairs(a, o.labels, o.n_labels, &o.labels) || copy_endpoints(a, &o))
+        arena_slice(a, o.service, &o.service) ||
+        arena_slice(a, o.metadata.text, &o.metadata.text) ||
+        arena_slice(a, o.labels.text, &o.labels.text) || copy_endpoints(a, &o))
         return WEIR_E_NOMEM;
+    o.version = (struct slice){NULL, 0};
     *to = o;
     return 0;
-}
-
-static bool same_pairs(const struct kv *one, uint32_t n, const struct kv *other, uint32_t n_other)
-{
-    if (n != n_other)
-        return false;
-    for (uint32_t i = 0; i < n; i++)
-        if (!slice_eq(one[i].key, other[i].key) || !slice_eq(one[i].value, other[i].value))
-            return false;
-    return true;
 }
 
 static bool same_endpoint(const struct kube_endpoint *a, const struct kube_endpoint *b)
@@ -422,8 +435,8 @@ static bool same_endpoint(const struct kube_endpoint *a, const struct kube_endpo
 bool kube_same(const struct kube_object *one, const struct kube_object *other)
 {
     if (!slice_eq(one->service, other->service) || one->n_endpoints != other->n_endpoints ||
-        !same_pairs(one->metadata, one->n_metadata, other->metadata, other->n_metadata) ||
-        !same_pairs(one->labels, one->n_labels, other->labels, other->n_labels))
+        !slice_eq(one->metadata.text, other->metadata.text) ||
+        !slice_eq(one->labels.text, other->labels.text))
         return false;
     for (uint32_t i = 0; i < one->n_endpoints; i++)
         if (!same_endpoint(&one->endpoints[i], &other->endpoints[i]))
@@ -431,19 +444,19 @@ bool kube_same(const struct kube_object *one, const struct kube_object *other)
     return true;
 }
 
-static struct slice value_of(const struct kube_object *pod, struct slice key)
+static struct slice value_of(const struct kv *kv, uint32_t n, struct slice key)
 {
-    for (uint32_t i = 0; pod && i < pod->n_metadata; i++)
-        if (slice_eq(pod->metadata[i].key, key))
-            return pod->metadata[i].value;
+    for (uint32_t i = 0; i < n; i++)
+        if (slice_eq(kv[i].key, key))
+            return kv[i].value;
     return (struct slice){NULL, 0};
 }
 
-static uint32_t weight_of(const struct kube_object *pod)
+static uint32_t weight_of(struct slice text)
 {
     uint64_t w;
 
-    if (num_scaled(slice_trim(value_of(pod, SLICE("weight"))), WEIGHT_ONE, &w))
+    if (num_scaled(slice_trim(text), WEIGHT_ONE, &w))
         return WEIGHT_ONE;
     return w > WEIGHT_MAX ? (uint32_t)WEIGHT_MAX : (uint32_t)w;
 }
@@ -453,22 +466,27 @@ int kube_instance(struct arena *a,
                   const struct kube_object *pod,
                   struct instance *out)
 {
-    uint32_t n = pod ? pod->n_metadata : 0;
-    struct kv *kv = arena_array(a, (size_t)n + 2, sizeof(*kv));
+    uint32_t n_told = pod ? pod->metadata.n : 0;
+    uint32_t n_labels = pod ? pod->labels.n : 0;
+    uint32_t n = n_told;
+    struct kv *kv = arena_array(a, (size_t)n + 2 + n_labels, sizeof(*kv));
 
     if (!kv)
         return WEIR_E_NOMEM;
-    if (n)
-        memcpy(kv, pod->metadata, n * sizeof(*kv));
-    if (e->pod.n && !value_of(pod, SLICE("pod")).p)
+    struct kv *labels = kv + n + 2;
+    if (pod) {
+        kube_unpack(&pod->metadata, kv);
+        kube_unpack(&pod->labels, labels);
+    }
+    if (e->pod.n && !value_of(kv, n_told, SLICE("pod")).p)
         kv[n++] = (struct kv){SLICE("pod"), e->pod};
-    if (e->node.n && !value_of(pod, SLICE("node")).p)
+    if (e->node.n && !value_of(kv, n_told, SLICE("node")).p)
         kv[n++] = (struct kv){SLICE("node"), e->node};
     *out = (struct instance){
-        .tls = e->tls || slice_eq_nocase(value_of(pod, SLICE("scheme")), SLICE("https")),
+        .tls = e->tls || slice_eq_nocase(value_of(kv, n_told, SLICE("scheme")), SLICE("https")),
         .host = e->host,
         .port = e->port,
-        .weight = weight_of(pod),
+        .weight = weight_of(value_of(kv, n_told, SLICE("weight"))),
         .enabled = true,
         /* Who terminates is no longer ready, but what runs there may finish. */
         .healthy = e->terminating || e->ready,
@@ -476,8 +494,8 @@ int kube_instance(struct arena *a,
         .zone = e->zone.n ? e->zone : e->node,
         .metadata = kv,
         .n_metadata = n,
-        .labels = pod ? pod->labels : NULL,
-        .n_labels = pod ? pod->n_labels : 0,
+        .labels = labels,
+        .n_labels = n_labels,
         /* A pod that takes the address of another is another life. 53 bits, as JSON has: it is saved. */
         .epoch = e->uid.n ? hash_slice(e->uid, 0) >> 11 : 0,
     };

@@ -185,18 +185,22 @@ static void keys_of_ours_become_metadata(void **state)
     } want[] = {{"model_id", "m"}, {"gpu_type", "A100"}, {"tier", "gold"}};
     struct fixture f;
     struct kube_event e;
+    struct kv kv[ARRAY_LEN(want)];
 
     (void)state;
     setup(&f);
     assert_int_equal(kube_read_event(&f.a, KUBE_PODS, slice_str(NULL), slice_str(text), &e), 0);
     assert_int_equal(e.type, KUBE_PUT);
-    assert_int_equal(e.object.n_metadata, ARRAY_LEN(want));
+    assert_int_equal(e.object.metadata.n, ARRAY_LEN(want));
+    kube_unpack(&e.object.metadata, kv);
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {
-        assert_true(slice_eq(e.object.metadata[i].key, slice_str(want[i].key)));
-        assert_true(slice_eq(e.object.metadata[i].value, slice_str(want[i].value)));
+        assert_true(slice_eq(kv[i].key, slice_str(want[i].key)));
+        assert_true(slice_eq(kv[i].value, slice_str(want[i].value)));
     }
-    assert_int_equal(e.object.n_labels, 3);
-    assert_true(slice_eq(e.object.labels[0].key, SLICE("app")));
+    assert_int_equal(e.object.labels.n, 3);
+    kube_unpack(&e.object.labels, kv);
+    assert_true(slice_eq(kv[0].key, SLICE("app")));
+    assert_true(slice_eq(kv[2].value, SLICE("gold")));
     teardown(&f);
 }
 
@@ -315,10 +319,8 @@ static void a_copy_is_the_same_and_no_memory_is_an_error(void **state)
 
 static void what_the_fleet_is_told(void **state)
 {
-    static struct kv metadata[] = {{SLICE("weight"), SLICE("2.5")},
-                                   {SLICE("scheme"), SLICE("https")},
-                                   {SLICE("node"), SLICE("mine")}};
-    const struct kube_object pod = {.metadata = metadata, .n_metadata = ARRAY_LEN(metadata)};
+    const struct kube_object pod = {
+        .metadata = {.text = SLICE("weight\0002.5\0scheme\0https\0node\0mine\0"), .n = 3}};
     struct kube_endpoint e = {.host = SLICE("h"),
                               .port = 1,
                               .ready = true,
