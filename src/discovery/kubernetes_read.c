@@ -8,7 +8,11 @@
 #include "registry/native_json.h"
 #include "wire/url.h"
 
-enum { KV_MAX = 128, DEPTH_MAX = 64 };
+enum {
+    KV_MAX = 128,
+    DEPTH_MAX = 64,
+    NEAR = 64, /* so many endpoints may have gone, or come, between two neighbours */
+};
 
 static const struct slice SERVICE_LABEL = {"kubernetes.io/service-name", 26};
 
@@ -101,38 +105,61 @@ read_endpoint(struct arena *a, const json_t *from, struct slice host, struct kub
     return rc ? rc : copy_text(a, from, "zone", &e->zone);
 }
 
-static int
-read_slice(struct arena *a, const json_t *doc, struct slice wanted, struct kube_object *out)
+/* The endpoints of a slice, in order; those that have no address of use have no host. */
+struct told {
+    struct kube_endpoint *list; /* NULL: they stand in the document */
+    uint32_t n;
+};
+
+static int read_told(struct arena *a, const json_t *list, struct told *out)
 {
-    const json_t *list = json_object_get(doc, "endpoints");
+    size_t i;
+    json_t *one;
+    int rc = 0;
+
+    out->list = arena_array(a, json_array_size(list) + 1, sizeof(*out->list));
+    if (!out->list)
+        return WEIR_E_NOMEM;
+    json_array_foreach(list, i, one)
+    {
+        struct slice host = address_of(one);
+        if (!rc && host.n)
+            rc = read_endpoint(a, one, host, &out->list[out->n]);
+        out->n++;
+    }
+    return rc;
+}
+
+static int read_slice(struct arena *a,
+                      const json_t *doc,
+                      struct slice wanted,
+                      struct told *told,
+                      struct kube_object *out)
+{
     const json_t *ports = json_object_get(doc, "ports");
     const json_t *port = choose_port(ports, wanted);
     uint16_t number = port ? (uint16_t)json_integer_value(json_object_get(port, "port"))
                            : any_port(ports, wanted);
     bool tls = slice_eq_nocase(text_of(port, "appProtocol"), SLICE("https"));
-    size_t i;
-    json_t *one;
 
     int rc = copy_text(a, json_object_get(json_object_get(doc, "metadata"), "labels"),
                        SERVICE_LABEL.p, &out->service);
-    out->endpoints = arena_array(a, json_array_size(list) + 1, sizeof(*out->endpoints));
-    if (!out->endpoints)
-        return WEIR_E_NOMEM;
-    json_array_foreach(list, i, one)
-    {
-        struct slice host = address_of(one);
+    if (!rc && !told->list)
+        rc = read_told(a, json_object_get(doc, "endpoints"), told);
+    if (rc)
+        return rc;
+    out->endpoints = told->list;
+    for (uint32_t i = 0; i < told->n; i++) {
         struct kube_endpoint *e = &out->endpoints[out->n_endpoints];
-        if (rc)
-            break;
-        if (!host.n || !number) {
+        *e = told->list[i];
+        e->port = number;
+        e->tls = tls;
+        if (e->host.n && number)
+            out->n_endpoints++;
+        else
             out->n_bad++;
-            continue;
-        }
-        *e = (struct kube_endpoint){.port = number, .tls = tls};
-        rc = read_endpoint(a, one, host, e);
-        out->n_endpoints += rc == 0;
     }
-    return rc;
+    return 0;
 }
 
 /* --- pods --- */
@@ -252,6 +279,7 @@ static int read_object(struct arena *a,
                        enum kube_kind kind,
                        struct slice port,
                        const json_t *doc,
+                       struct told *told,
                        struct kube_object *out)
 {
     const json_t *meta = json_object_get(doc, "metadata");
@@ -264,7 +292,7 @@ static int read_object(struct arena *a,
         rc = copy_text(a, meta, "resourceVersion", &out->version);
     if (rc)
         return rc;
-    return kind == KUBE_SLICES ? read_slice(a, doc, port, out) : read_pod(a, doc, out);
+    return kind == KUBE_SLICES ? read_slice(a, doc, port, told, out) : read_pod(a, doc, out);
 }
 
 static int read_list(struct arena *a,
@@ -290,8 +318,9 @@ static int read_list(struct arena *a,
         return WEIR_E_NOMEM;
     json_array_foreach(items, i, one)
     {
+        struct told told = {NULL, 0};
         if (!rc)
-            rc = read_object(a, kind, port, one, &out->objects[out->n]);
+            rc = read_object(a, kind, port, one, &told, &out->objects[out->n]);
         out->n += rc == 0;
     }
     return rc;
@@ -316,6 +345,7 @@ static int read_event(struct arena *a,
                       enum kube_kind kind,
                       struct slice port,
                       const json_t *top,
+                      struct told *told,
                       struct kube_event *out)
 {
     const json_t *object = json_object_get(top, "object");
@@ -341,20 +371,123 @@ static int read_event(struct arena *a,
         out->code = code > 0 && code < 1000 ? (uint32_t)code : 0;
         return copy_text(a, object, "message", &out->why);
     }
-    return read_object(a, kind, port, object, &out->object);
+    return read_object(a, kind, port, object, told, &out->object);
+}
+
+/* --- the endpoints of an event, which are nearly all as they were --- */
+
+static const struct kube_endpoint *
+find(const struct kube_object *before, uint32_t *at, struct json_seen text)
+{
+    for (uint32_t i = *at; before && i < before->n_endpoints && i < *at + NEAR; i++)
+        if (json_seen_same(before->endpoints[i].seen, text)) {
+            *at = i + 1;
+            return &before->endpoints[i];
+        }
+    return NULL;
+}
+
+static int read_element(struct arena *a, const struct json_element *from, struct kube_endpoint *out)
+{
+    json_t *one = json_element_load(from);
+    struct slice host = address_of(one);
+    int rc = !one ? WEIR_E_INVALID : host.n ? read_endpoint(a, one, host, out) : 0;
+
+    out->seen = from->seen;
+    json_decref(one);
+    return rc;
+}
+
+static int read_elements(struct arena *a,
+                         struct json_list *l,
+                         const struct kube_object *before,
+                         struct told *out)
+{
+    uint32_t room = (before ? before->n_endpoints : 0) + NEAR;
+    struct json_element element;
+    uint32_t at = 0;
+    int more;
+
+    out->list = arena_array(a, room, sizeof(*out->list));
+    while (out->list) {
+        bool ahead = before && at < before->n_endpoints;
+        more = json_list_next(l, ahead ? &before->endpoints[at].seen : NULL, &element);
+        if (more != 1)
+            return more;
+        if (out->n == room) {
+            struct kube_endpoint *list = arena_array(a, (size_t)room * 2, sizeof(*list));
+            if (!list)
+                return WEIR_E_NOMEM;
+            memcpy(list, out->list, room * sizeof(*list));
+            out->list = list;
+            room *= 2;
+        }
+        const struct kube_endpoint *same = find(before, &at, element.seen);
+        int rc = 0;
+        if (same)
+            out->list[out->n] = *same;
+        else
+            rc = read_element(a, &element, &out->list[out->n]);
+        if (rc)
+            return rc;
+        out->n++;
+    }
+    return WEIR_E_NOMEM;
+}
+
+/* The document with an empty list in their place. */
+static int cut_endpoints(struct arena *a,
+                         const struct kube_object *before,
+                         struct slice *text,
+                         struct told *out)
+{
+    static const struct slice path[] = {{"object", 6}, {"endpoints", 9}};
+    struct json_list list;
+    struct slice from;
+
+    if (!json_find(*text, path, 2, &from) || !json_list_open(from, &list))
+        return 0;
+    size_t head = (size_t)(list.rest.p - text->p);
+    int rc = read_elements(a, &list, before, out);
+    if (rc)
+        return rc;
+    char *p = arena_alloc(a, head + 1 + list.rest.n);
+    if (!p)
+        return WEIR_E_NOMEM;
+    memcpy(p, text->p, head);
+    p[head] = ']';
+    memcpy(p + head + 1, list.rest.p, list.rest.n);
+    *text = slice_of(p, head + 1 + list.rest.n);
+    return 0;
+}
+
+struct slice kube_event_name(struct slice text)
+{
+    static const struct slice path[] = {{"object", 6}, {"metadata", 8}, {"name", 4}};
+    struct slice name;
+
+    if (!json_find(text, path, 3, &name) || name.p[0] != '"')
+        return (struct slice){NULL, 0};
+    name = slice_from(name, 1);
+    return slice_of(name.p, slice_find(name, '"'));
 }
 
 int kube_read_event(struct arena *a,
                     enum kube_kind kind,
                     struct slice port,
                     struct slice text,
+                    const struct kube_object *before,
                     struct kube_event *out)
 {
     struct native_error error;
-    json_t *top = native_load_json(text, &error);
+    struct told told = {NULL, 0};
 
     *out = (struct kube_event){0};
-    int rc = json_is_object(top) ? read_event(a, kind, port, top, out) : WEIR_E_INVALID;
+    int rc = kind == KUBE_SLICES ? cut_endpoints(a, before, &text, &told) : 0;
+    if (rc)
+        return rc;
+    json_t *top = native_load_json(text, &error);
+    rc = json_is_object(top) ? read_event(a, kind, port, top, &told, out) : WEIR_E_INVALID;
     json_decref(top);
     return rc;
 }

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "discovery/json_cut.h"
 #include "model/update_t.h"
 
 enum kube_kind { KUBE_SLICES, KUBE_PODS };
@@ -21,6 +22,7 @@ struct kube_endpoint {
     bool tls;                          /**< appProtocol https */
     bool ready, serving, terminating;  /**< with what an absent one means */
     struct slice pod, uid, node, zone; /**< absent: not said */
+    struct json_seen seen;             /**< in an event; zeroed: in none */
 };
 
 /** Keys with their values as one text: most objects are only kept, and seldom looked into. */
@@ -66,12 +68,20 @@ int kube_read_list(struct arena *a,
                    struct slice body,
                    struct kube_list *out) MUST_CHECK;
 
-/** Results as above. Unknown types of events are WEIR_E_INVALID. */
+/**
+ * Results as above. Unknown types of events are WEIR_E_INVALID.
+ * @param before a slice as it was: endpoints of which the text is the same are not read again, but borrowed from it. NULL:
+ * not known. Which one is for the caller to say by kube_event_name().
+ */
 int kube_read_event(struct arena *a,
                     enum kube_kind kind,
                     struct slice port,
                     struct slice text,
+                    const struct kube_object *before,
                     struct kube_event *out) MUST_CHECK;
+
+/** Of whom an event seems to speak, without reading it; absent: it does not say. Borrowed from the text. */
+struct slice kube_event_name(struct slice text);
 
 /** The message of a Status document, absent when it is none. */
 struct slice kube_read_status(struct arena *a, struct slice body);
