@@ -208,15 +208,19 @@ static int read_entry(struct arena *a, const json_t *entry, struct instance *i)
 
 /* --- the list --- */
 
-static const struct consul_seen *
-find(const struct consul_seen *before, uint32_t n, uint32_t *at, struct json_seen text)
+static bool find(const struct consul_seen *before,
+                 uint32_t n,
+                 uint32_t *at,
+                 struct json_seen text,
+                 struct slice *key)
 {
-    for (uint32_t i = *at; before && i < n && i < *at + NEAR; i++)
+    for (uint32_t i = *at; i < n && i < *at + NEAR; i++)
         if (json_seen_same(before[i].text, text)) {
             *at = i + 1;
-            return &before[i];
+            *key = before[i].key;
+            return true;
         }
-    return NULL;
+    return false;
 }
 
 static int read_text(struct arena *a, const struct json_element *element, struct instance *out)
@@ -265,11 +269,9 @@ int consul_read(struct arena *a,
         if (rc)
             return rc;
         struct consul_entry *e = &out->entries[out->n];
-        const struct consul_seen *same = find(before, n_before, &at, element.seen);
-        *e = (struct consul_entry){.text = element.seen, .same = same};
-        if (same)
-            e->instance.key = same->key;
-        else
+        *e = (struct consul_entry){.text = element.seen};
+        e->same = find(before, n_before, &at, element.seen, &e->instance.key);
+        if (!e->same)
             rc = read_text(a, &element, &e->instance);
         if (rc && rc != WEIR_E_RANGE)
             return rc;

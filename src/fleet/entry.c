@@ -105,7 +105,7 @@ static void entry_free(struct fleet *f, struct entry *e)
     if (e->address)
         address_put(f, e->address);
     arena_fini(&e->probed_arena);
-    arena_fini(&e->devices_arena);
+    fleet_entry_forget_devices(f, e);
     mem_free(f->mem, e);
 }
 
@@ -122,7 +122,6 @@ int fleet_entry_new(struct fleet *f, struct slice key, struct entry **out)
     list_init(&e->records);
     list_init(&e->stale);
     arena_init(&e->probed_arena, f->mem, 1 << 20);
-    arena_init(&e->devices_arena, f->mem, 1 << 20);
     memcpy(e + 1, key.p, key.n);
     e->address_key = slice_of((const char *)(e + 1), key.n);
     e->slot = f->free_slots[f->n_free - 1];
@@ -176,6 +175,6 @@ void fleet_entry_renew(struct fleet *f, struct entry *e, struct cell *fresh)
     e->n_probed = 0;
     e->probed_engine = ENGINE_UNKNOWN;
     arena_fini(&e->probed_arena);
-    fleet_entry_forget_devices(e);
+    fleet_entry_forget_devices(f, e);
     fleet_entry_changed(f, e);
 }

@@ -94,13 +94,17 @@ static void offer_sample(struct entry *e,
     fleet_entry_publish(e, newer, now_ns);
 }
 
+static bool tells(const struct record *r)
+{
+    return r->told && r->told->known != 0;
+}
+
 static void offer_metadata(
     const struct fleet *f, struct entry *e, const struct record *r, bool newer, uint64_t now_ns)
 {
-    struct sample s = r->metadata_sample;
-
-    if (s.known == 0 || (f->silent[r->source] && r->report_time_ms == 0))
+    if (!tells(r) || (f->silent[r->source] && r->report_time_ms == 0))
         return;
+    struct sample s = *r->told;
     s.source = r->source;
     s.received_ns = now_ns;
     s.while_leased = r->report_time_ms == 0;
@@ -182,9 +186,9 @@ static void replace_record(
     if (same_report) {
         r->report_time_ms = old->report_time_ms;
         r->fast = old->fast;
-        r->metadata_sample = old->metadata_sample;
-    } else if (r->metadata_sample.known == 0 && e->has_sample &&
-               e->sample_rank == SAMPLE_METADATA && e->sample_source == r->source) {
+        *r->told = *old->told; /* both have a report's time */
+    } else if (!tells(r) && e->has_sample && e->sample_rank == SAMPLE_METADATA &&
+               e->sample_source == r->source) {
         forget_sample(f, e, now_ns);
     } else {
         offer_metadata(f, e, r, newer, now_ns);

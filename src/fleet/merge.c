@@ -107,10 +107,10 @@ static int merge_devices(struct arena *a, const struct entry *e, struct endpoint
 /* No source knows them: what was found out counts, behind what metadata says of the type. */
 static int found_devices(struct arena *a, const struct entry *e, struct endpoint *out)
 {
-    if (out->n_devices != 0 || e->n_devices == 0)
+    if (out->n_devices != 0 || !e->found || e->found->n == 0)
         return 0;
     out->devices_probed = true;
-    return copy_devices(a, e->devices, e->n_devices, out);
+    return copy_devices(a, e->found->list, e->found->n, out);
 }
 
 static bool has_key(const struct kv *list, uint32_t n, struct slice key)
