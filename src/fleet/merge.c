@@ -58,10 +58,12 @@ static int merge_models(struct arena *a, const struct entry *e, struct endpoint 
             if (!has_model(list, n, &i->models[k]))
                 list[n++] = i->models[k];
     }
-    const struct model_ref *from = n ? list : e->probed;
-    out->models_probed = n == 0 && e->n_probed > 0;
-    if (n == 0)
-        n = e->n_probed;
+    const struct model_ref *from = list;
+    if (n == 0 && e->probed) {
+        from = e->probed->list;
+        n = e->probed->n;
+        out->models_probed = n > 0;
+    }
     if (model_copy_models(a, from, n, &copy))
         return WEIR_E_NOMEM;
     out->models = copy;

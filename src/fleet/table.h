@@ -44,6 +44,13 @@ struct fleet_address {
 /** Where a sample came from; a higher one counts before a lower one while it is fresh. */
 enum sample_rank { SAMPLE_SCRAPED, SAMPLE_METADATA, SAMPLE_TYPED };
 
+/** Models that its own /v1/models told, for when no source tells any. */
+struct probed_models {
+    struct arena arena;
+    const struct model_ref *list;
+    uint32_t n;
+};
+
 /** What is known of an endpoint's devices from elsewhere; see fleet/devices.c. */
 struct found_devices {
     struct sample sample; /**< known == 0: nothing */
@@ -63,9 +70,7 @@ struct entry {
     uint32_t slot, generation;
     bool operator_drain;
     struct health_track track;
-    struct arena probed_arena;
-    const struct model_ref *probed; /**< models its own /v1/models told, when no source tells any */
-    uint32_t n_probed;
+    struct probed_models *probed;   /**< NULL: none, as for all whose sources tell their models */
     enum engine_kind probed_engine; /**< found out by asking; ENGINE_UNKNOWN = not */
     /* the sample in the cell: who reported it; see offer_sample() */
     bool has_sample;
@@ -163,6 +168,8 @@ void fleet_entry_renew(struct fleet *f, struct entry *e, struct cell *fresh);
 
 /** The entry's sample, with what is known of its devices besides, into its cell. @param newer as in fleet_cell_publish(). */
 void fleet_entry_publish(struct entry *e, bool newer, uint64_t now_ns);
+/** What it told of its models is of another life. */
+void fleet_entry_forget_models(struct fleet *f, struct entry *e);
 /** What was known of its devices from elsewhere is of another life. */
 void fleet_entry_forget_devices(struct fleet *f, struct entry *e);
 
