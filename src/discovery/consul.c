@@ -86,7 +86,7 @@ static void remember(struct health *h, const struct consul_answer *answer)
     struct consul_seen *known = arena_array(&a, answer->n, sizeof(*known));
     for (uint32_t i = 0; known && i < answer->n; i++) {
         const struct consul_entry *e = &answer->entries[i];
-        known[n].hash = e->hash;
+        known[n].text = e->text;
         n += e->instance.key.n && arena_slice(&a, e->instance.key, &known[n].key) == 0;
     }
     arena_fini(&h->arena);

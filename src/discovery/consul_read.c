@@ -208,93 +208,42 @@ static int read_entry(struct arena *a, const json_t *entry, struct instance *i)
 
 /* --- the list --- */
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-static struct slice skip_space(struct slice s)
-{
-    while (s.n && is_space(s.p[0]))
-        s = slice_from(s, 1);
-    return s;
-}
-
-/* Where an element ends: at the comma or bracket of the list. What is inside is looked at by who reads it. */
-static size_t element_length(struct slice s)
-{
-    unsigned depth = 0;
-
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        if (c == '"') {
-            while (++i < s.n && s.p[i] != '"')
-                i += s.p[i] == '\\';
-        } else if (c == '{' || c == '[') {
-            depth++;
-        } else if (depth == 0 && (c == ',' || c == ']')) {
-            return i;
-        } else if (c == '}' || c == ']') {
-            if (depth-- == 0)
-                return 0;
-        }
-    }
-    return 0;
-}
-
-/* The next element. @return 1, 0 at the end of the list, or WEIR_E_INVALID. */
-static int next_element(struct slice *rest, bool *first, struct slice *element)
-{
-    *rest = skip_space(*rest);
-    if (rest->n && rest->p[0] == ']') {
-        *rest = skip_space(slice_from(*rest, 1));
-        return rest->n ? WEIR_E_INVALID : 0;
-    }
-    if (!*first) {
-        if (!rest->n || rest->p[0] != ',')
-            return WEIR_E_INVALID;
-        *rest = skip_space(slice_from(*rest, 1));
-    }
-    *first = false;
-    size_t n = element_length(*rest);
-    if (n == 0)
-        return WEIR_E_INVALID;
-    *element = slice_trim(slice_of(rest->p, n));
-    *rest = slice_from(*rest, n);
-    return 1;
-}
-
-static uint32_t count(struct slice rest)
-{
-    struct slice element;
-    bool first = true;
-    uint32_t n = 0;
-
-    while (next_element(&rest, &first, &element) == 1)
-        n++;
-    return n;
-}
-
-static const struct consul_seen *
-find(const struct consul_seen *before, uint32_t n, uint32_t *at, uint64_t hash)
+static bool find(const struct consul_seen *before,
+                 uint32_t n,
+                 uint32_t *at,
+                 struct json_seen text,
+                 struct slice *key)
 {
     for (uint32_t i = *at; i < n && i < *at + NEAR; i++)
-        if (before[i].hash == hash) {
+        if (json_seen_same(before[i].text, text)) {
             *at = i + 1;
-            return &before[i];
+            *key = before[i].key;
+            return true;
         }
-    return NULL;
+    return false;
 }
 
-static int read_text(struct arena *a, struct slice text, struct instance *out)
+static int read_text(struct arena *a, const struct json_element *element, struct instance *out)
 {
-    struct native_error error;
-    json_t *entry = text.p[0] == '{' ? native_load_json(text, &error)
-                                     : json_loadb(text.p, text.n, JSON_DECODE_ANY, NULL);
+    json_t *entry = json_element_load(element);
     int rc = entry ? read_entry(a, entry, out) : WEIR_E_INVALID;
 
     json_decref(entry);
     return rc;
+}
+
+/* Room for one more. */
+static int grow(struct arena *a, struct consul_answer *out, uint32_t *room)
+{
+    if (out->n < *room)
+        return 0;
+    struct consul_entry *more = arena_array(a, (size_t)*room * 2, sizeof(*more));
+    if (!more)
+        return WEIR_E_NOMEM;
+    memcpy(more, out->entries, out->n * sizeof(*more));
+    out->entries = more;
+    *room *= 2;
+    return 0;
 }
 
 int consul_read(struct arena *a,
@@ -303,31 +252,31 @@ int consul_read(struct arena *a,
                 uint32_t n_before,
                 struct consul_answer *out)
 {
-    struct slice rest = skip_space(body);
-    struct slice element;
+    struct json_list list;
+    struct json_element element;
+    uint32_t room = n_before + NEAR;
     uint32_t at = 0;
-    bool first = true;
     int more;
 
     *out = (struct consul_answer){0};
-    if (!rest.n || rest.p[0] != '[')
+    if (!json_list_open(body, &list))
         return WEIR_E_INVALID;
-    rest = slice_from(rest, 1);
-    out->entries = arena_array(a, count(rest) + 1, sizeof(*out->entries));
+    out->entries = arena_array(a, room, sizeof(*out->entries));
     if (!out->entries)
         return WEIR_E_NOMEM;
-    while ((more = next_element(&rest, &first, &element)) == 1) {
+    while ((more = json_list_next(&list, at < n_before ? &before[at].text : NULL, &element)) == 1) {
+        int rc = grow(a, out, &room);
+        if (rc)
+            return rc;
         struct consul_entry *e = &out->entries[out->n];
-        e->hash = hash_slice(element, 0);
-        const struct consul_seen *same = find(before, n_before, &at, e->hash);
-        e->same = same != NULL;
-        if (same)
-            e->instance.key = same->key;
-        int rc = same ? 0 : read_text(a, element, &e->instance);
+        *e = (struct consul_entry){.text = element.seen};
+        e->same = find(before, n_before, &at, element.seen, &e->instance.key);
+        if (!e->same)
+            rc = read_text(a, &element, &e->instance);
         if (rc && rc != WEIR_E_RANGE)
             return rc;
         out->n_bad += rc != 0;
         out->n += rc == 0;
     }
-    return more;
+    return more ? more : json_list_alone(&list) ? 0 : WEIR_E_INVALID;
 }

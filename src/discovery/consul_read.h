@@ -6,16 +6,17 @@
 #define WEIR_DISCOVERY_CONSUL_READ_H
 
 #include "base/arena.h"
+#include "discovery/json_cut.h"
 #include "model/update_t.h"
 
 /** What an answer had, to be recognised in the next. */
 struct consul_seen {
-    uint64_t hash;
+    struct json_seen text;
     struct slice key;
 };
 
 struct consul_entry {
-    uint64_t hash;            /**< of its text */
+    struct json_seen text;
     struct instance instance; /**< when it is the same: only its key */
     bool same;                /**< word for word one of the answer before */
 };

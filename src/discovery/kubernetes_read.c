@@ -8,7 +8,11 @@
 #include "registry/native_json.h"
 #include "wire/url.h"
 
-enum { KV_MAX = 128, DEPTH_MAX = 64 };
+enum {
+    KV_MAX = 128,
+    DEPTH_MAX = 64,
+    NEAR = 64, /* so many endpoints may have gone, or come, between two neighbours */
+};
 
 static const struct slice SERVICE_LABEL = {"kubernetes.io/service-name", 26};
 
@@ -101,55 +105,113 @@ read_endpoint(struct arena *a, const json_t *from, struct slice host, struct kub
     return rc ? rc : copy_text(a, from, "zone", &e->zone);
 }
 
-static int
-read_slice(struct arena *a, const json_t *doc, struct slice wanted, struct kube_object *out)
+/* The endpoints of a slice, in order; those that have no address of use have no host. */
+struct told {
+    struct kube_endpoint *list; /* NULL: they stand in the document */
+    uint32_t n;
+};
+
+static int read_told(struct arena *a, const json_t *list, struct told *out)
 {
-    const json_t *list = json_object_get(doc, "endpoints");
+    size_t i;
+    json_t *one;
+    int rc = 0;
+
+    out->list = arena_array(a, json_array_size(list) + 1, sizeof(*out->list));
+    if (!out->list)
+        return WEIR_E_NOMEM;
+    json_array_foreach(list, i, one)
+    {
+        struct slice host = address_of(one);
+        if (!rc && host.n)
+            rc = read_endpoint(a, one, host, &out->list[out->n]);
+        out->n++;
+    }
+    return rc;
+}
+
+static int read_slice(struct arena *a,
+                      const json_t *doc,
+                      struct slice wanted,
+                      struct told *told,
+                      struct kube_object *out)
+{
     const json_t *ports = json_object_get(doc, "ports");
     const json_t *port = choose_port(ports, wanted);
     uint16_t number = port ? (uint16_t)json_integer_value(json_object_get(port, "port"))
                            : any_port(ports, wanted);
     bool tls = slice_eq_nocase(text_of(port, "appProtocol"), SLICE("https"));
-    size_t i;
-    json_t *one;
 
     int rc = copy_text(a, json_object_get(json_object_get(doc, "metadata"), "labels"),
                        SERVICE_LABEL.p, &out->service);
-    out->endpoints = arena_array(a, json_array_size(list) + 1, sizeof(*out->endpoints));
-    if (!out->endpoints)
-        return WEIR_E_NOMEM;
-    json_array_foreach(list, i, one)
-    {
-        struct slice host = address_of(one);
+    if (!rc && !told->list)
+        rc = read_told(a, json_object_get(doc, "endpoints"), told);
+    if (rc)
+        return rc;
+    out->endpoints = told->list;
+    for (uint32_t i = 0; i < told->n; i++) {
         struct kube_endpoint *e = &out->endpoints[out->n_endpoints];
-        if (rc)
-            break;
-        if (!host.n || !number) {
+        *e = told->list[i];
+        e->port = number;
+        e->tls = tls;
+        if (e->host.n && number)
+            out->n_endpoints++;
+        else
             out->n_bad++;
-            continue;
-        }
-        *e = (struct kube_endpoint){.port = number, .tls = tls};
-        rc = read_endpoint(a, one, host, e);
-        out->n_endpoints += rc == 0;
     }
-    return rc;
+    return 0;
 }
 
 /* --- pods --- */
 
-static int
-put_pair(struct arena *a, struct kv *kv, uint32_t *n, struct slice key, struct slice value)
+/* @param rest what is behind it from now on. */
+static struct slice next_text(const char **rest)
 {
-    if (*n == KV_MAX || !key.n || key.n > ENDPOINT_TEXT_MAX || value.n > ENDPOINT_TEXT_MAX)
-        return 0;
-    for (uint32_t i = 0; i < *n; i++)
-        if (slice_eq(kv[i].key, key))
-            return 0;
-    int rc = arena_slice(a, key, &kv[*n].key);
-    if (!rc)
-        rc = arena_slice(a, value, &kv[*n].value);
-    *n += rc == 0;
-    return rc;
+    struct slice text = slice_str(*rest);
+
+    *rest += text.n + 1;
+    return text;
+}
+
+void kube_unpack(const struct kube_pairs *p, struct kv *out)
+{
+    const char *rest = p->text.p;
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        out[i].key = next_text(&rest);
+        out[i].value = next_text(&rest);
+    }
+}
+
+static bool has_pair(const struct kube_pairs *p, struct slice key)
+{
+    const char *rest = p->text.p;
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        bool same = slice_eq(next_text(&rest), key);
+        (void)next_text(&rest);
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+/* @param text has room. */
+static char *put_text(char *text, struct slice s)
+{
+    memcpy(text, s.p, s.n);
+    text[s.n] = '\0';
+    return text + s.n + 1;
+}
+
+static void put_pair(struct kube_pairs *p, char *text, struct slice key, struct slice value)
+{
+    if (p->n == KV_MAX || !key.n || key.n > ENDPOINT_TEXT_MAX || value.n > ENDPOINT_TEXT_MAX ||
+        has_pair(p, key))
+        return;
+    char *end = put_text(put_text(text + p->text.n, key), value);
+    p->text.n = (size_t)(end - text);
+    p->n++;
 }
 
 /* "weir.dev/gpu_type" and "nacos.metadata.gpu_type" to "gpu_type"; absent for all others. */
@@ -163,26 +225,34 @@ static struct slice our_key(struct slice key)
     return (struct slice){NULL, 0};
 }
 
-static int read_pairs(struct arena *a, const json_t *map, bool ours, struct kv *kv, uint32_t *n)
+static void read_pairs(const json_t *map, bool ours, struct kube_pairs *p, char *text)
 {
     const char *name;
     json_t *value;
-    int rc = 0;
 
-    json_object_foreach((json_t *)(uintptr_t)map, name, value)
-    {
-        struct slice key = ours ? our_key(slice_str(name)) : slice_str(name);
-        if (!rc && json_is_string(value))
-            rc = put_pair(a, kv, n, key,
-                          slice_of(json_string_value(value), json_string_length(value)));
-    }
-    return rc;
+    json_object_foreach((json_t *)(uintptr_t)map, name, value) if (json_is_string(value))
+        put_pair(p, text, ours ? our_key(slice_str(name)) : slice_str(name),
+                 slice_of(json_string_value(value), json_string_length(value)));
 }
 
-/* As many as there can be, so that a pod takes what it needs. */
-static struct kv *room(struct arena *a, size_t n)
+/* At most this long; no text of a document has a NUL in it. */
+static size_t pairs_room(const json_t *map)
 {
-    return arena_array(a, (n < KV_MAX ? n : KV_MAX) + 1, sizeof(struct kv));
+    const char *name;
+    json_t *value;
+    size_t room = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)map, name, value) room +=
+        strlen(name) + 1 + json_string_length(value) + 1;
+    return room;
+}
+
+static char *begin_pairs(struct arena *a, size_t room, struct kube_pairs *p)
+{
+    char *text = arena_alloc(a, room);
+
+    *p = (struct kube_pairs){.text = {text, 0}};
+    return text;
 }
 
 static int read_pod(struct arena *a, const json_t *doc, struct kube_object *out)
@@ -190,15 +260,17 @@ static int read_pod(struct arena *a, const json_t *doc, struct kube_object *out)
     const json_t *meta = json_object_get(doc, "metadata");
     const json_t *annotations = json_object_get(meta, "annotations");
     const json_t *labels = json_object_get(meta, "labels");
+    char *text = begin_pairs(a, pairs_room(annotations) + pairs_room(labels), &out->metadata);
 
-    out->metadata = room(a, json_object_size(annotations) + json_object_size(labels));
-    out->labels = room(a, json_object_size(labels));
-    if (!out->metadata || !out->labels)
+    if (!text)
         return WEIR_E_NOMEM;
-    int rc = read_pairs(a, annotations, true, out->metadata, &out->n_metadata);
-    if (!rc)
-        rc = read_pairs(a, labels, true, out->metadata, &out->n_metadata);
-    return rc ? rc : read_pairs(a, labels, false, out->labels, &out->n_labels);
+    read_pairs(annotations, true, &out->metadata, text);
+    read_pairs(labels, true, &out->metadata, text);
+    text = begin_pairs(a, pairs_room(labels), &out->labels);
+    if (!text)
+        return WEIR_E_NOMEM;
+    read_pairs(labels, false, &out->labels, text);
+    return 0;
 }
 
 /* --- documents --- */
@@ -207,6 +279,7 @@ static int read_object(struct arena *a,
                        enum kube_kind kind,
                        struct slice port,
                        const json_t *doc,
+                       struct told *told,
                        struct kube_object *out)
 {
     const json_t *meta = json_object_get(doc, "metadata");
@@ -219,7 +292,7 @@ static int read_object(struct arena *a,
         rc = copy_text(a, meta, "resourceVersion", &out->version);
     if (rc)
         return rc;
-    return kind == KUBE_SLICES ? read_slice(a, doc, port, out) : read_pod(a, doc, out);
+    return kind == KUBE_SLICES ? read_slice(a, doc, port, told, out) : read_pod(a, doc, out);
 }
 
 static int read_list(struct arena *a,
@@ -245,8 +318,9 @@ static int read_list(struct arena *a,
         return WEIR_E_NOMEM;
     json_array_foreach(items, i, one)
     {
+        struct told told = {NULL, 0};
         if (!rc)
-            rc = read_object(a, kind, port, one, &out->objects[out->n]);
+            rc = read_object(a, kind, port, one, &told, &out->objects[out->n]);
         out->n += rc == 0;
     }
     return rc;
@@ -271,6 +345,7 @@ static int read_event(struct arena *a,
                       enum kube_kind kind,
                       struct slice port,
                       const json_t *top,
+                      struct told *told,
                       struct kube_event *out)
 {
     const json_t *object = json_object_get(top, "object");
@@ -296,20 +371,123 @@ static int read_event(struct arena *a,
         out->code = code > 0 && code < 1000 ? (uint32_t)code : 0;
         return copy_text(a, object, "message", &out->why);
     }
-    return read_object(a, kind, port, object, &out->object);
+    return read_object(a, kind, port, object, told, &out->object);
+}
+
+/* --- the endpoints of an event, which are nearly all as they were --- */
+
+static const struct kube_endpoint *
+find(const struct kube_object *before, uint32_t *at, struct json_seen text)
+{
+    for (uint32_t i = *at; before && i < before->n_endpoints && i < *at + NEAR; i++)
+        if (json_seen_same(before->endpoints[i].seen, text)) {
+            *at = i + 1;
+            return &before->endpoints[i];
+        }
+    return NULL;
+}
+
+static int read_element(struct arena *a, const struct json_element *from, struct kube_endpoint *out)
+{
+    json_t *one = json_element_load(from);
+    struct slice host = address_of(one);
+    int rc = !one ? WEIR_E_INVALID : host.n ? read_endpoint(a, one, host, out) : 0;
+
+    out->seen = from->seen;
+    json_decref(one);
+    return rc;
+}
+
+static int read_elements(struct arena *a,
+                         struct json_list *l,
+                         const struct kube_object *before,
+                         struct told *out)
+{
+    uint32_t room = (before ? before->n_endpoints : 0) + NEAR;
+    struct json_element element;
+    uint32_t at = 0;
+    int more;
+
+    out->list = arena_array(a, room, sizeof(*out->list));
+    while (out->list) {
+        bool ahead = before && at < before->n_endpoints;
+        more = json_list_next(l, ahead ? &before->endpoints[at].seen : NULL, &element);
+        if (more != 1)
+            return more;
+        if (out->n == room) {
+            struct kube_endpoint *list = arena_array(a, (size_t)room * 2, sizeof(*list));
+            if (!list)
+                return WEIR_E_NOMEM;
+            memcpy(list, out->list, room * sizeof(*list));
+            out->list = list;
+            room *= 2;
+        }
+        const struct kube_endpoint *same = find(before, &at, element.seen);
+        int rc = 0;
+        if (same)
+            out->list[out->n] = *same;
+        else
+            rc = read_element(a, &element, &out->list[out->n]);
+        if (rc)
+            return rc;
+        out->n++;
+    }
+    return WEIR_E_NOMEM;
+}
+
+/* The document with an empty list in their place. */
+static int cut_endpoints(struct arena *a,
+                         const struct kube_object *before,
+                         struct slice *text,
+                         struct told *out)
+{
+    static const struct slice path[] = {{"object", 6}, {"endpoints", 9}};
+    struct json_list list;
+    struct slice from;
+
+    if (!json_find(*text, path, 2, &from) || !json_list_open(from, &list))
+        return 0;
+    size_t head = (size_t)(list.rest.p - text->p);
+    int rc = read_elements(a, &list, before, out);
+    if (rc)
+        return rc;
+    char *p = arena_alloc(a, head + 1 + list.rest.n);
+    if (!p)
+        return WEIR_E_NOMEM;
+    memcpy(p, text->p, head);
+    p[head] = ']';
+    memcpy(p + head + 1, list.rest.p, list.rest.n);
+    *text = slice_of(p, head + 1 + list.rest.n);
+    return 0;
+}
+
+struct slice kube_event_name(struct slice text)
+{
+    static const struct slice path[] = {{"object", 6}, {"metadata", 8}, {"name", 4}};
+    struct slice name;
+
+    if (!json_find(text, path, 3, &name) || name.p[0] != '"')
+        return (struct slice){NULL, 0};
+    name = slice_from(name, 1);
+    return slice_of(name.p, slice_find(name, '"'));
 }
 
 int kube_read_event(struct arena *a,
                     enum kube_kind kind,
                     struct slice port,
                     struct slice text,
+                    const struct kube_object *before,
                     struct kube_event *out)
 {
     struct native_error error;
-    json_t *top = native_load_json(text, &error);
+    struct told told = {NULL, 0};
 
     *out = (struct kube_event){0};
-    int rc = json_is_object(top) ? read_event(a, kind, port, top, out) : WEIR_E_INVALID;
+    int rc = kind == KUBE_SLICES ? cut_endpoints(a, before, &text, &told) : 0;
+    if (rc)
+        return rc;
+    json_t *top = native_load_json(text, &error);
+    rc = json_is_object(top) ? read_event(a, kind, port, top, &told, out) : WEIR_E_INVALID;
     json_decref(top);
     return rc;
 }
@@ -333,20 +511,10 @@ static size_t text_room(struct slice s)
     return s.p ? s.n + 1 : 0;
 }
 
-static size_t pairs_room(const struct kv *kv, uint32_t n)
-{
-    size_t room = ARENA_ROOM(n, sizeof(*kv));
-
-    for (uint32_t i = 0; i < n; i++)
-        room += text_room(kv[i].key) + text_room(kv[i].value);
-    return room;
-}
-
 static size_t room_of(const struct kube_object *o)
 {
-    size_t room = text_room(o->name) + text_room(o->version) + text_room(o->service) +
-                  pairs_room(o->metadata, o->n_metadata) + pairs_room(o->labels, o->n_labels) +
-                  ARENA_ROOM(o->n_endpoints, sizeof(*o->endpoints));
+    size_t room = text_room(o->name) + text_room(o->service) + text_room(o->metadata.text) +
+                  text_room(o->labels.text) + ARENA_ROOM(o->n_endpoints, sizeof(*o->endpoints));
 
     for (uint32_t i = 0; i < o->n_endpoints; i++) {
         const struct kube_endpoint *e = &o->endpoints[i];
@@ -354,19 +522,6 @@ static size_t room_of(const struct kube_object *o)
                 text_room(e->zone);
     }
     return room;
-}
-
-static int copy_pairs(struct arena *a, const struct kv *from, uint32_t n, struct kv **to)
-{
-    struct kv *kv = n ? arena_array(a, n, sizeof(*kv)) : NULL;
-
-    if (n && !kv)
-        return WEIR_E_NOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        if (arena_slice(a, from[i].key, &kv[i].key) || arena_slice(a, from[i].value, &kv[i].value))
-            return WEIR_E_NOMEM;
-    *to = kv;
-    return 0;
 }
 
 static int copy_endpoints(struct arena *a, struct kube_object *to)
@@ -393,22 +548,13 @@ int kube_copy(struct arena *a, const struct kube_object *from, struct kube_objec
     struct kube_object o = *from;
 
     if (arena_reserve(a, room_of(from)) || arena_slice(a, o.name, &o.name) ||
-        arena_slice(a, o.version, &o.version) || arena_slice(a, o.service, &o.service) ||
-        copy_pairs(a, o.metadata, o.n_metadata, &o.metadata) ||
-        copy_pairs(a, o.labels, o.n_labels, &o.labels) || copy_endpoints(a, &o))
+        arena_slice(a, o.service, &o.service) ||
+        arena_slice(a, o.metadata.text, &o.metadata.text) ||
+        arena_slice(a, o.labels.text, &o.labels.text) || copy_endpoints(a, &o))
         return WEIR_E_NOMEM;
+    o.version = (struct slice){NULL, 0};
     *to = o;
     return 0;
-}
-
-static bool same_pairs(const struct kv *one, uint32_t n, const struct kv *other, uint32_t n_other)
-{
-    if (n != n_other)
-        return false;
-    for (uint32_t i = 0; i < n; i++)
-        if (!slice_eq(one[i].key, other[i].key) || !slice_eq(one[i].value, other[i].value))
-            return false;
-    return true;
 }
 
 static bool same_endpoint(const struct kube_endpoint *a, const struct kube_endpoint *b)
@@ -422,8 +568,8 @@ static bool same_endpoint(const struct kube_endpoint *a, const struct kube_endpo
 bool kube_same(const struct kube_object *one, const struct kube_object *other)
 {
     if (!slice_eq(one->service, other->service) || one->n_endpoints != other->n_endpoints ||
-        !same_pairs(one->metadata, one->n_metadata, other->metadata, other->n_metadata) ||
-        !same_pairs(one->labels, one->n_labels, other->labels, other->n_labels))
+        !slice_eq(one->metadata.text, other->metadata.text) ||
+        !slice_eq(one->labels.text, other->labels.text))
         return false;
     for (uint32_t i = 0; i < one->n_endpoints; i++)
         if (!same_endpoint(&one->endpoints[i], &other->endpoints[i]))
@@ -431,19 +577,19 @@ bool kube_same(const struct kube_object *one, const struct kube_object *other)
     return true;
 }
 
-static struct slice value_of(const struct kube_object *pod, struct slice key)
+static struct slice value_of(const struct kv *kv, uint32_t n, struct slice key)
 {
-    for (uint32_t i = 0; pod && i < pod->n_metadata; i++)
-        if (slice_eq(pod->metadata[i].key, key))
-            return pod->metadata[i].value;
+    for (uint32_t i = 0; i < n; i++)
+        if (slice_eq(kv[i].key, key))
+            return kv[i].value;
     return (struct slice){NULL, 0};
 }
 
-static uint32_t weight_of(const struct kube_object *pod)
+static uint32_t weight_of(struct slice text)
 {
     uint64_t w;
 
-    if (num_scaled(slice_trim(value_of(pod, SLICE("weight"))), WEIGHT_ONE, &w))
+    if (num_scaled(slice_trim(text), WEIGHT_ONE, &w))
         return WEIGHT_ONE;
     return w > WEIGHT_MAX ? (uint32_t)WEIGHT_MAX : (uint32_t)w;
 }
@@ -453,22 +599,27 @@ int kube_instance(struct arena *a,
                   const struct kube_object *pod,
                   struct instance *out)
 {
-    uint32_t n = pod ? pod->n_metadata : 0;
-    struct kv *kv = arena_array(a, (size_t)n + 2, sizeof(*kv));
+    uint32_t n_told = pod ? pod->metadata.n : 0;
+    uint32_t n_labels = pod ? pod->labels.n : 0;
+    uint32_t n = n_told;
+    struct kv *kv = arena_array(a, (size_t)n + 2 + n_labels, sizeof(*kv));
 
     if (!kv)
         return WEIR_E_NOMEM;
-    if (n)
-        memcpy(kv, pod->metadata, n * sizeof(*kv));
-    if (e->pod.n && !value_of(pod, SLICE("pod")).p)
+    struct kv *labels = kv + n + 2;
+    if (pod) {
+        kube_unpack(&pod->metadata, kv);
+        kube_unpack(&pod->labels, labels);
+    }
+    if (e->pod.n && !value_of(kv, n_told, SLICE("pod")).p)
         kv[n++] = (struct kv){SLICE("pod"), e->pod};
-    if (e->node.n && !value_of(pod, SLICE("node")).p)
+    if (e->node.n && !value_of(kv, n_told, SLICE("node")).p)
         kv[n++] = (struct kv){SLICE("node"), e->node};
     *out = (struct instance){
-        .tls = e->tls || slice_eq_nocase(value_of(pod, SLICE("scheme")), SLICE("https")),
+        .tls = e->tls || slice_eq_nocase(value_of(kv, n_told, SLICE("scheme")), SLICE("https")),
         .host = e->host,
         .port = e->port,
-        .weight = weight_of(pod),
+        .weight = weight_of(value_of(kv, n_told, SLICE("weight"))),
         .enabled = true,
         /* Who terminates is no longer ready, but what runs there may finish. */
         .healthy = e->terminating || e->ready,
@@ -476,8 +627,8 @@ int kube_instance(struct arena *a,
         .zone = e->zone.n ? e->zone : e->node,
         .metadata = kv,
         .n_metadata = n,
-        .labels = pod ? pod->labels : NULL,
-        .n_labels = pod ? pod->n_labels : 0,
+        .labels = labels,
+        .n_labels = n_labels,
         /* A pod that takes the address of another is another life. 53 bits, as JSON has: it is saved. */
         .epoch = e->uid.n ? hash_slice(e->uid, 0) >> 11 : 0,
     };

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "discovery/json_cut.h"
 #include "model/update_t.h"
 
 enum kube_kind { KUBE_SLICES, KUBE_PODS };
@@ -21,6 +22,13 @@ struct kube_endpoint {
     bool tls;                          /**< appProtocol https */
     bool ready, serving, terminating;  /**< with what an absent one means */
     struct slice pod, uid, node, zone; /**< absent: not said */
+    struct json_seen seen;             /**< in an event; zeroed: in none */
+};
+
+/** Keys with their values as one text: most objects are only kept, and seldom looked into. */
+struct kube_pairs {
+    struct slice text; /**< key, value, key, ..., each with a NUL behind it */
+    uint32_t n;        /**< pairs */
 };
 
 /** A slice or a pod: what counts of it. */
@@ -33,11 +41,9 @@ struct kube_object {
     uint32_t n_endpoints;
     uint32_t n_bad; /**< without an address that can be used, or without the port */
     /* of a pod */
-    struct kv *
+    struct kube_pairs
         metadata; /**< annotations and labels weir.dev/KEY, nacos.metadata.KEY as KEY; annotations win */
-    uint32_t n_metadata;
-    struct kv *labels; /**< as they are */
-    uint32_t n_labels;
+    struct kube_pairs labels; /**< as they are */
 };
 
 struct kube_list {
@@ -62,25 +68,37 @@ int kube_read_list(struct arena *a,
                    struct slice body,
                    struct kube_list *out) MUST_CHECK;
 
-/** Results as above. Unknown types of events are WEIR_E_INVALID. */
+/**
+ * Results as above. Unknown types of events are WEIR_E_INVALID.
+ * @param before a slice as it was: endpoints of which the text is the same are not read again, but borrowed from it. NULL:
+ * not known. Which one is for the caller to say by kube_event_name().
+ */
 int kube_read_event(struct arena *a,
                     enum kube_kind kind,
                     struct slice port,
                     struct slice text,
+                    const struct kube_object *before,
                     struct kube_event *out) MUST_CHECK;
+
+/** Of whom an event seems to speak, without reading it; absent: it does not say. Borrowed from the text. */
+struct slice kube_event_name(struct slice text);
 
 /** The message of a Status document, absent when it is none. */
 struct slice kube_read_status(struct arena *a, struct slice body);
 
-/** Deep. @return 0, WEIR_E_NOMEM. */
+/** Deep, but for the version. @return 0, WEIR_E_NOMEM. */
 int kube_copy(struct arena *a, const struct kube_object *from, struct kube_object *to) MUST_CHECK;
+
+/** Write them down. @param out room for p->n, borrowed from p. Cost: O(text). */
+void kube_unpack(const struct kube_pairs *p, struct kv *out);
 
 /** Do both say the same, whatever their versions? */
 bool kube_same(const struct kube_object *one, const struct kube_object *other);
 
 /**
  * What the source says of an endpoint.
- * @param key, services the caller's; @param pod NULL: nothing is known of it.
+ * key and services are the caller's.
+ * @param pod NULL: nothing is known of it. Borrowed, as e is.
  * @return 0, WEIR_E_NOMEM.
  */
 int kube_instance(struct arena *a,

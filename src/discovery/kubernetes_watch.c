@@ -300,7 +300,9 @@ static bool on_event(struct kube_watch *w, struct slice text)
     bool on = false;
 
     arena_init(&a, loop_mem(), LIST_BYTES_MAX);
-    int rc = kube_read_event(&a, w->o.kind, w->o.client->given->port, text, &event);
+    const struct kube_held *before = map_get(&w->objects, kube_event_name(text));
+    int rc = kube_read_event(&a, w->o.kind, w->o.client->given->port, text,
+                             before ? &before->o : NULL, &event);
     bool error = rc == 0 && event.type == KUBE_ERROR;
     if (rc == 0 && !error)
         rc = apply(w, &event);

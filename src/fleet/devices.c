@@ -10,6 +10,8 @@
 #include "fleet/shown.h"
 #include "fleet/table.h"
 
+enum { DEVICES_BYTES_MAX = 1 << 20 };
+
 static bool take(struct sample *to, const struct sample *from, enum sample_field f)
 {
     if (sample_has(to, f) || !sample_has(from, f))
@@ -39,7 +41,7 @@ static void fill_gaps(struct sample *to, const struct sample *from)
 
 static bool under(const struct entry *e, uint64_t now_ns)
 {
-    return e->of_devices.known != 0 && now_ns < e->of_devices_until_ns;
+    return e->found && e->found->sample.known != 0 && now_ns < e->found->until_ns;
 }
 
 /* Who shows what a request took? Where memory comes from the devices' reader, the engine's own numbers show nothing of
@@ -56,11 +58,12 @@ void fleet_entry_publish(struct entry *e, bool newer, uint64_t now_ns)
     struct sample s = has_base ? e->base : (struct sample){0};
 
     if (under(e, now_ns)) {
-        newer = newer && !(has_base && shows_memory(&s, &e->of_devices));
+        const struct sample *devices = &e->found->sample;
+        newer = newer && !(has_base && shows_memory(&s, devices));
         if (has_base)
-            fill_gaps(&s, &e->of_devices);
+            fill_gaps(&s, devices);
         else
-            s = e->of_devices;
+            s = *devices;
     }
     e->based = has_base;
     fleet_cell_write(e->cell, &s);
@@ -76,6 +79,16 @@ static bool same_numbers(const struct sample *a, const struct sample *b)
            a->memory_total_bytes == b->memory_total_bytes;
 }
 
+static struct found_devices *found_of(const struct fleet *f, struct entry *e)
+{
+    if (!e->found) {
+        e->found = mem_zalloc(f->mem, sizeof(*e->found));
+        if (e->found)
+            arena_init(&e->found->arena, f->mem, DEVICES_BYTES_MAX);
+    }
+    return e->found;
+}
+
 int fleet_device_sample(
     struct fleet *f, uint32_t slot, uint32_t generation, const struct sample *s, uint64_t now_ns)
 {
@@ -83,19 +96,21 @@ int fleet_device_sample(
 
     if (!e)
         return WEIR_E_STALE;
-    if (s->known == 0 && e->of_devices.known == 0)
+    if (s->known == 0 && (!e->found || e->found->sample.known == 0))
         return 0;
+    struct found_devices *found = found_of(f, e);
+    if (!found)
+        return WEIR_E_NOMEM;
     /* An exporter that collects seldom tells the same numbers for a while: nothing newer was seen then. */
-    bool changed = !same_numbers(s, &e->of_devices);
+    bool changed = !same_numbers(s, &found->sample);
     bool has_base = e->has_sample && now_ns < e->sample_until_ns;
     bool newer = changed && (!has_base || shows_memory(&e->base, s));
     f->any_devices = true;
-    e->of_devices = *s;
-    e->of_devices.received_ns = now_ns;
-    e->of_devices.while_leased = false;
-    e->of_devices.inflight_then = atomic_load(&e->cell->address->inflight);
-    e->of_devices_until_ns =
-        s->fresh_for_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + s->fresh_for_ns;
+    found->sample = *s;
+    found->sample.received_ns = now_ns;
+    found->sample.while_leased = false;
+    found->sample.inflight_then = atomic_load(&e->cell->address->inflight);
+    found->until_ns = s->fresh_for_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + s->fresh_for_ns;
     fleet_entry_publish(e, false, now_ns);
     if (newer)
         atomic_fetch_add(&e->cell->sample_count, 1);
@@ -116,12 +131,14 @@ void fleet_tick(struct fleet *f, uint64_t now_ns)
 
 static bool same_devices(const struct entry *e, const struct device *devices, uint32_t n)
 {
-    if (n != e->n_devices)
+    const struct found_devices *found = e->found;
+
+    if (n != (found ? found->n : 0))
         return false;
     for (uint32_t i = 0; i < n; i++)
-        if (!slice_eq(e->devices[i].uuid, devices[i].uuid) ||
-            !slice_eq(e->devices[i].type, devices[i].type) ||
-            e->devices[i].memory_total_bytes != devices[i].memory_total_bytes)
+        if (!slice_eq(found->list[i].uuid, devices[i].uuid) ||
+            !slice_eq(found->list[i].type, devices[i].type) ||
+            found->list[i].memory_total_bytes != devices[i].memory_total_bytes)
             return false;
     return true;
 }
@@ -141,7 +158,7 @@ int fleet_set_devices(
             return WEIR_E_INVALID;
     if (same_devices(e, devices, n))
         return 0;
-    arena_init(&arena, f->mem, 1 << 20);
+    arena_init(&arena, f->mem, DEVICES_BYTES_MAX);
     struct device *copy = arena_array(&arena, n, sizeof(*copy));
     for (uint32_t i = 0; copy && i < n; i++) {
         copy[i].memory_total_bytes = devices[i].memory_total_bytes;
@@ -153,20 +170,26 @@ int fleet_set_devices(
         arena_fini(&arena);
         return WEIR_E_NOMEM;
     }
-    arena_fini(&e->devices_arena);
-    e->devices_arena = arena;
-    e->devices = copy;
-    e->n_devices = n;
+    struct found_devices *found = found_of(f, e);
+    if (!found) {
+        arena_fini(&arena);
+        return WEIR_E_NOMEM;
+    }
+    arena_fini(&found->arena);
+    found->arena = arena;
+    found->list = copy;
+    found->n = n;
     fleet_entry_changed(f, e);
     return 0;
 }
 
-void fleet_entry_forget_devices(struct entry *e)
+void fleet_entry_forget_devices(struct fleet *f, struct entry *e)
 {
-    arena_fini(&e->devices_arena);
-    e->devices = NULL;
-    e->n_devices = 0;
-    e->of_devices = (struct sample){0};
+    if (!e->found)
+        return;
+    arena_fini(&e->found->arena);
+    mem_free(f->mem, e->found);
+    e->found = NULL;
 }
 
 /* --- shared devices --- */

@@ -98,14 +98,23 @@ static int grow_slots(struct fleet *f)
     return 0;
 }
 
+void fleet_entry_forget_models(struct fleet *f, struct entry *e)
+{
+    if (!e->probed)
+        return;
+    arena_fini(&e->probed->arena);
+    mem_free(f->mem, e->probed);
+    e->probed = NULL;
+}
+
 static void entry_free(struct fleet *f, struct entry *e)
 {
     if (e->cell)
         fleet_cell_drop(f, e->cell);
     if (e->address)
         address_put(f, e->address);
-    arena_fini(&e->probed_arena);
-    arena_fini(&e->devices_arena);
+    fleet_entry_forget_models(f, e);
+    fleet_entry_forget_devices(f, e);
     mem_free(f->mem, e);
 }
 
@@ -116,20 +125,18 @@ int fleet_entry_new(struct fleet *f, struct slice key, struct entry **out)
         if (rc)
             return rc;
     }
-    struct entry *e = mem_zalloc(f->mem, sizeof(*e) + key.n + 1);
+    struct entry *e = mem_zalloc(f->mem, sizeof(*e));
     if (!e)
         return WEIR_E_NOMEM;
     list_init(&e->records);
     list_init(&e->stale);
-    arena_init(&e->probed_arena, f->mem, 1 << 20);
-    arena_init(&e->devices_arena, f->mem, 1 << 20);
-    memcpy(e + 1, key.p, key.n);
-    e->address_key = slice_of((const char *)(e + 1), key.n);
     e->slot = f->free_slots[f->n_free - 1];
     e->generation = f->slots[e->slot].generation + 1;
     e->address = address_get(f, key);
-    if (e->address)
+    if (e->address) {
+        e->address_key = slice_of(e->address->key, e->address->key_n);
         e->cell = fleet_cell_new(f, e->address, e->slot, e->generation);
+    }
     if (!e->cell || map_put(&f->entries, e->address_key, e)) {
         entry_free(f, e);
         return WEIR_E_NOMEM;
@@ -173,9 +180,8 @@ void fleet_entry_renew(struct fleet *f, struct entry *e, struct cell *fresh)
     e->cell = fresh;
     e->track = (struct health_track){0};
     e->has_sample = false;
-    e->n_probed = 0;
     e->probed_engine = ENGINE_UNKNOWN;
-    arena_fini(&e->probed_arena);
-    fleet_entry_forget_devices(e);
+    fleet_entry_forget_models(f, e);
+    fleet_entry_forget_devices(f, e);
     fleet_entry_changed(f, e);
 }

@@ -51,6 +51,12 @@ static void saw_models(struct fleet *f, const struct model_ref *models, uint32_t
     }
 }
 
+static void saw_probed(struct fleet *f, const struct entry *e, uint64_t now_ns)
+{
+    if (e->probed)
+        saw_models(f, e->probed->list, e->probed->n, now_ns);
+}
+
 int fleet_set_known_models(struct fleet *f, const struct slice *models, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -94,13 +100,17 @@ static void offer_sample(struct entry *e,
     fleet_entry_publish(e, newer, now_ns);
 }
 
+static bool tells(const struct record *r)
+{
+    return r->told && r->told->known != 0;
+}
+
 static void offer_metadata(
     const struct fleet *f, struct entry *e, const struct record *r, bool newer, uint64_t now_ns)
 {
-    struct sample s = r->metadata_sample;
-
-    if (s.known == 0 || (f->silent[r->source] && r->report_time_ms == 0))
+    if (!tells(r) || (f->silent[r->source] && r->report_time_ms == 0))
         return;
+    struct sample s = *r->told;
     s.source = r->source;
     s.received_ns = now_ns;
     s.while_leased = r->report_time_ms == 0;
@@ -133,7 +143,7 @@ static void remove_record(struct fleet *f, struct record *r, uint64_t now_ns)
     struct entry *e = r->entry;
 
     saw_models(f, r->i.models, r->i.n_models, now_ns);
-    saw_models(f, e->probed, e->n_probed, now_ns);
+    saw_probed(f, e, now_ns);
     list_del(&r->in_entry);
     f->dirty = true;
     if (list_empty(&e->records)) {
@@ -182,9 +192,9 @@ static void replace_record(
     if (same_report) {
         r->report_time_ms = old->report_time_ms;
         r->fast = old->fast;
-        r->metadata_sample = old->metadata_sample;
-    } else if (r->metadata_sample.known == 0 && e->has_sample &&
-               e->sample_rank == SAMPLE_METADATA && e->sample_source == r->source) {
+        *r->told = *old->told; /* both have a report's time */
+    } else if (!tells(r) && e->has_sample && e->sample_rank == SAMPLE_METADATA &&
+               e->sample_source == r->source) {
         forget_sample(f, e, now_ns);
     } else {
         offer_metadata(f, e, r, newer, now_ns);
@@ -359,14 +369,16 @@ int fleet_set_drain(struct fleet *f, struct slice id, bool drain)
 
 static bool same_models(const struct entry *e, const struct model_ref *models, uint32_t n)
 {
-    if (n != e->n_probed)
+    const struct probed_models *p = e->probed;
+
+    if (n != (p ? p->n : 0))
         return false;
     for (uint32_t i = 0; i < n; i++)
-        if (!slice_eq(e->probed[i].id, models[i].id) ||
-            !slice_eq(e->probed[i].version, models[i].version) ||
-            !slice_eq(e->probed[i].lora_base, models[i].lora_base) ||
-            e->probed[i].max_model_len != models[i].max_model_len ||
-            e->probed[i].loading != models[i].loading)
+        if (!slice_eq(p->list[i].id, models[i].id) ||
+            !slice_eq(p->list[i].version, models[i].version) ||
+            !slice_eq(p->list[i].lora_base, models[i].lora_base) ||
+            p->list[i].max_model_len != models[i].max_model_len ||
+            p->list[i].loading != models[i].loading)
             return false;
     return true;
 }
@@ -375,8 +387,6 @@ int fleet_set_models(
     struct fleet *f, uint32_t slot, uint32_t generation, const struct model_ref *models, uint32_t n)
 {
     struct entry *e = fleet_entry_at(f, slot, generation);
-    struct arena arena;
-    const struct model_ref *copy;
 
     if (!e)
         return WEIR_E_STALE;
@@ -391,16 +401,19 @@ int fleet_set_models(
     int rc = fleet_note_models(f, models, n);
     if (rc)
         return rc;
-    arena_init(&arena, f->mem, 1 << 20);
-    rc = model_copy_models(&arena, models, n, &copy);
+    struct probed_models *probed = mem_zalloc(f->mem, sizeof(*probed));
+    if (!probed)
+        return WEIR_E_NOMEM;
+    arena_init(&probed->arena, f->mem, 1 << 20);
+    probed->n = n;
+    rc = model_copy_models(&probed->arena, models, n, &probed->list);
     if (rc) {
-        arena_fini(&arena);
+        arena_fini(&probed->arena);
+        mem_free(f->mem, probed);
         return rc;
     }
-    arena_fini(&e->probed_arena);
-    e->probed_arena = arena;
-    e->probed = copy;
-    e->n_probed = n;
+    fleet_entry_forget_models(f, e);
+    e->probed = probed;
     fleet_entry_changed(f, e);
     return 0;
 }
@@ -426,7 +439,7 @@ int fleet_restarted(struct fleet *f, uint32_t slot, uint32_t generation, uint64_
     struct cell *fresh = fleet_cell_new(f, e->address, e->slot, 0);
     if (!fresh)
         return WEIR_E_NOMEM;
-    saw_models(f, e->probed, e->n_probed, now_ns);
+    saw_probed(f, e, now_ns);
     fleet_entry_renew(f, e, fresh);
     forget_sample(f, e, now_ns);
     return 0;

@@ -58,10 +58,12 @@ static int merge_models(struct arena *a, const struct entry *e, struct endpoint 
             if (!has_model(list, n, &i->models[k]))
                 list[n++] = i->models[k];
     }
-    const struct model_ref *from = n ? list : e->probed;
-    out->models_probed = n == 0 && e->n_probed > 0;
-    if (n == 0)
-        n = e->n_probed;
+    const struct model_ref *from = list;
+    if (n == 0 && e->probed) {
+        from = e->probed->list;
+        n = e->probed->n;
+        out->models_probed = n > 0;
+    }
     if (model_copy_models(a, from, n, &copy))
         return WEIR_E_NOMEM;
     out->models = copy;
@@ -107,10 +109,10 @@ static int merge_devices(struct arena *a, const struct entry *e, struct endpoint
 /* No source knows them: what was found out counts, behind what metadata says of the type. */
 static int found_devices(struct arena *a, const struct entry *e, struct endpoint *out)
 {
-    if (out->n_devices != 0 || e->n_devices == 0)
+    if (out->n_devices != 0 || !e->found || e->found->n == 0)
         return 0;
     out->devices_probed = true;
-    return copy_devices(a, e->devices, e->n_devices, out);
+    return copy_devices(a, e->found->list, e->found->n, out);
 }
 
 static bool has_key(const struct kv *list, uint32_t n, struct slice key)

@@ -182,8 +182,13 @@ static int read_metadata(struct record *r)
     if (r->i.engine == ENGINE_UNKNOWN)
         r->i.engine = m.engine;
     r->gpu_type = m.gpu_type;
-    r->metadata_sample = m.sample;
     r->report_time_ms = m.report_time_ms;
+    if (m.sample.known == 0 && m.report_time_ms == 0)
+        return 0;
+    r->told = mem_alloc(r->arena.mem, sizeof(*r->told));
+    if (!r->told)
+        return WEIR_E_NOMEM;
+    *r->told = m.sample;
     return 0;
 }
 
@@ -258,5 +263,6 @@ void fleet_record_put(struct record *r)
         return;
 
     arena_fini(&r->arena);
+    mem_free(mem, r->told);
     mem_free(mem, r);
 }

@@ -26,7 +26,7 @@ struct record {
     struct slice gpu_type; /**< from metadata */
     uint64_t identity;     /**< hash of all that snapshots show, fast metadata keys apart */
     uint64_t fast;         /**< hash of the fast metadata keys */
-    struct sample metadata_sample;
+    struct sample *told;   /**< by its metadata; NULL: nothing */
     uint64_t report_time_ms;
     uint64_t report_interval_ns; /**< learned from two report times; 0 = not yet */
     uint64_t epoch, seq;         /**< of the last typed report */
@@ -44,6 +44,22 @@ struct fleet_address {
 /** Where a sample came from; a higher one counts before a lower one while it is fresh. */
 enum sample_rank { SAMPLE_SCRAPED, SAMPLE_METADATA, SAMPLE_TYPED };
 
+/** Models that its own /v1/models told, for when no source tells any. */
+struct probed_models {
+    struct arena arena;
+    const struct model_ref *list;
+    uint32_t n;
+};
+
+/** What is known of an endpoint's devices from elsewhere; see fleet/devices.c. */
+struct found_devices {
+    struct sample sample; /**< known == 0: nothing */
+    uint64_t until_ns;
+    struct arena arena;
+    const struct device *list; /**< where no source tells any */
+    uint32_t n;
+};
+
 /** One endpoint: what all sources say about one (scheme, host, port). */
 struct entry {
     struct list records; /**< never empty while the entry is in the table */
@@ -54,23 +70,16 @@ struct entry {
     uint32_t slot, generation;
     bool operator_drain;
     struct health_track track;
-    struct arena probed_arena;
-    const struct model_ref *probed; /**< models its own /v1/models told, when no source tells any */
-    uint32_t n_probed;
+    struct probed_models *probed;   /**< NULL: none, as for all whose sources tell their models */
     enum engine_kind probed_engine; /**< found out by asking; ENGINE_UNKNOWN = not */
     /* the sample in the cell: who reported it; see offer_sample() */
     bool has_sample;
     enum sample_rank sample_rank;
     uint16_t sample_source;
     uint64_t sample_until_ns;
-    struct sample base; /**< that sample as it was told */
-    bool based;         /**< it is part of what was published last */
-    /* what is known of its devices from elsewhere; see fleet/devices.c */
-    struct sample of_devices; /**< known == 0: nothing */
-    uint64_t of_devices_until_ns;
-    struct arena devices_arena;
-    const struct device *devices; /**< where no source tells any */
-    uint32_t n_devices;
+    struct sample base;          /**< that sample as it was told */
+    bool based;                  /**< it is part of what was published last */
+    struct found_devices *found; /**< NULL: nothing, as for all that no exporter speaks of */
 };
 
 struct slot {
@@ -159,8 +168,10 @@ void fleet_entry_renew(struct fleet *f, struct entry *e, struct cell *fresh);
 
 /** The entry's sample, with what is known of its devices besides, into its cell. @param newer as in fleet_cell_publish(). */
 void fleet_entry_publish(struct entry *e, bool newer, uint64_t now_ns);
+/** What it told of its models is of another life. */
+void fleet_entry_forget_models(struct fleet *f, struct entry *e);
 /** What was known of its devices from elsewhere is of another life. */
-void fleet_entry_forget_devices(struct entry *e);
+void fleet_entry_forget_devices(struct fleet *f, struct entry *e);
 
 /**
  * The cell's promises are made on these devices from now on. WEIR_E_NOMEM: on those before. Beyond DEVICE_SETS_MAX

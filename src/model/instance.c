@@ -163,3 +163,16 @@ uint64_t model_instance_hash(const struct instance *i, bool (*fast)(struct slice
     }
     return h;
 }
+
+void model_write_kv(struct buf *out, const struct kv *kv, uint32_t n)
+{
+    buf_put_char(out, '{');
+    for (uint32_t i = 0; i < n; i++) {
+        if (i)
+            buf_put_char(out, ',');
+        buf_put_json(out, kv[i].key);
+        buf_put_char(out, ':');
+        buf_put_json(out, kv[i].value);
+    }
+    buf_put_char(out, '}');
+}

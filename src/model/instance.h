@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file Keeping what a source told of an instance: deep copies and a digest. */
+/** @file Keeping what a source told of an instance: deep copies and a digest; and its pairs written out. */
 #ifndef WEIR_MODEL_INSTANCE_H
 #define WEIR_MODEL_INSTANCE_H
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "model/update_t.h"
 
 /**
@@ -30,5 +31,8 @@ int model_copy_models(struct arena *a,
  * @param fast NULL = none. Cost: linear in the text.
  */
 uint64_t model_instance_hash(const struct instance *i, bool (*fast)(struct slice key));
+
+/** Pairs as a JSON object of strings, for all documents that show them. Errors are sticky in out. */
+void model_write_kv(struct buf *out, const struct kv *kv, uint32_t n);
 
 #endif /* WEIR_MODEL_INSTANCE_H */

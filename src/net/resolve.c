@@ -144,19 +144,38 @@ static void on_answer(void *ctx, int status, int timeouts, struct ares_addrinfo 
     answer(n, error);
 }
 
+static void name_free(struct name *n)
+{
+    mem_free(loop_mem(), n->text);
+    mem_free(loop_mem(), n);
+}
+
 void resolver_free(struct resolver *r)
 {
     if (!r)
         return;
     net_dns_free(r->dns); /* answers what is being asked with ARES_EDESTRUCTION */
+    map_foreach(e, &r->names) name_free(e->value);
+    map_fini(&r->names);
+    mem_free(loop_mem(), r);
+}
+
+/* Names come and go with the endpoints: the one whose answer ran out first makes room. @return whether one did. */
+static bool forget_oldest(struct resolver *r)
+{
+    struct name *oldest = NULL;
+
     map_foreach(e, &r->names)
     {
         struct name *n = e->value;
-        mem_free(loop_mem(), n->text);
-        mem_free(loop_mem(), n);
+        if (!n->asking && list_empty(&n->waiting) && (!oldest || n->until_ns < oldest->until_ns))
+            oldest = n;
     }
-    map_fini(&r->names);
-    mem_free(loop_mem(), r);
+    if (!oldest)
+        return false;
+    (void)map_del(&r->names, slice_str(oldest->text));
+    name_free(oldest);
+    return true;
 }
 
 static int get_name(struct resolver *r, struct slice host, struct name **out)
@@ -169,7 +188,7 @@ static int get_name(struct resolver *r, struct slice host, struct name **out)
     }
     if (host.n == 0 || host.n > NAME_MAX_BYTES || memchr(host.p, '\0', host.n))
         return WEIR_E_INVALID;
-    if (r->names.n >= NAMES_MAX)
+    if (r->names.n >= NAMES_MAX && !forget_oldest(r))
         return WEIR_E_FULL;
     n = mem_zalloc(loop_mem(), sizeof(*n));
     if (!n)
@@ -178,8 +197,7 @@ static int get_name(struct resolver *r, struct slice host, struct name **out)
     list_init(&n->waiting);
     n->text = mem_strdup(loop_mem(), host);
     if (!n->text || map_put(&r->names, slice_str(n->text), n) != 0) {
-        mem_free(loop_mem(), n->text);
-        mem_free(loop_mem(), n);
+        name_free(n);
         return WEIR_E_NOMEM;
     }
     *out = n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file Host names to addresses: literals and localhost (with what is below it) at once, others by the hosts file and
- * the DNS on the loop (c-ares), cached for their TTL (5..60 s).
+ * the DNS on the loop (c-ares), cached for their TTL (5..60 s); of the last 4,096.
  */
 #ifndef WEIR_NET_RESOLVE_H
 #define WEIR_NET_RESOLVE_H

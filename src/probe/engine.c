@@ -29,9 +29,14 @@ enum {
         2, /* the clock that start times are reckoned from is adjusted by a second now and then */
 };
 
+/* What it told that it serves. */
+struct model_list {
+    struct arena arena;
+    struct engine_models models;
+};
+
 struct engine_reader {
-    struct engine_options o;
-    char *base, *unix_path, *health_path, *metrics_url, *model;
+    struct engine_options o; /* its texts are behind the reader */
     const struct engine_adapter *adapter;
     struct loop_timer health_timer, scrape_timer;
     struct fetch *health, *models, *numbers, *sign;
@@ -53,8 +58,7 @@ struct engine_reader {
     /* models */
     bool want_models, more_models, else_models;
     bool ask_again; /* it could not be asked for its models: with the next check, not the sixth */
-    struct arena arena, arena_next;
-    struct engine_models list, next;
+    struct model_list *list, *next; /* NULL: none; most of a fleet is told by its sources */
     bool models_known;
 
     /* numbers */
@@ -82,8 +86,8 @@ static void emit(struct engine_reader *r, uint32_t news)
         .models_known = r->models_known,
         .state = r->state,
         .kind = r->detected || r->adapter != &engine_generic ? r->adapter->kind : ENGINE_UNKNOWN,
-        .models = r->list.list,
-        .n_models = r->list.n,
+        .models = r->list ? r->list->models.list : NULL,
+        .n_models = r->list ? r->list->models.n : 0,
         .sample = r->sample ? *r->sample : (struct sample){0},
         .prefix_hit_ratio = r->ratio,
         .why = r->why,
@@ -117,7 +121,7 @@ static int ask(struct engine_reader *r,
     if (rc == 0) {
         struct fetch_options o = {.method = post ? "POST" : "GET",
                                   .url = buf_slice(&url).p,
-                                  .unix_path = r->unix_path,
+                                  .unix_path = r->o.unix_path,
                                   .tls = r->o.tls,
                                   .body = slice_str(post),
                                   .content_type = post ? "application/json" : NULL,
@@ -172,7 +176,7 @@ static void adopt(struct engine_reader *r, const struct engine_adapter *a, uint3
         *news |= r->held ? ENGINE_NEWS_MODELS : 0;
         r->held = false;
     } else {
-        log_info("probe", "%s is %s", r->base, a->name);
+        log_info("probe", "%s is %s", r->o.base_url, a->name);
         bool other_list = strcmp(r->adapter->models_path, a->models_path) != 0;
         r->adapter = a;
         r->health_step = 0;
@@ -205,7 +209,8 @@ static void on_sign(void *ctx, const struct fetch_result *f)
     /* The path is there, for another method: only now is anything posted to a server that nobody knows yet. */
     if (!f->error && f->status == 405 && a->sign_post && !r->sign_posted) {
         r->sign_posted = true;
-        if (ask(r, r->base, a->sign_path, a->sign_post, HEALTH_ANSWER_MAX, on_sign, &r->sign) == 0)
+        if (ask(r, r->o.base_url, a->sign_path, a->sign_post, HEALTH_ANSWER_MAX, on_sign,
+                &r->sign) == 0)
             return;
         r->sign = NULL;
     }
@@ -230,7 +235,7 @@ static void look(struct engine_reader *r, uint32_t *news)
         r->sign_at++;
     if (r->sign_at == engine_n_adapters)
         adopt(r, &engine_generic, news);
-    else if (ask(r, r->base, engine_adapters[r->sign_at]->sign_path, NULL, HEALTH_ANSWER_MAX,
+    else if (ask(r, r->o.base_url, engine_adapters[r->sign_at]->sign_path, NULL, HEALTH_ANSWER_MAX,
                  on_sign, &r->sign) != 0)
         r->sign = NULL;
 }
@@ -248,32 +253,41 @@ static void look_again(struct engine_reader *r)
 
 /* --- what it serves --- */
 
+static void list_free(struct model_list *l)
+{
+    if (!l)
+        return;
+    arena_fini(&l->arena);
+    mem_free(loop_mem(), l);
+}
+
 static void take_list(struct engine_reader *r)
 {
-    arena_fini(&r->arena);
-    r->arena = r->arena_next;
+    list_free(r->list);
     r->list = r->next;
-    arena_init(&r->arena_next, loop_mem(), MODELS_MEMORY);
-    r->next = (struct engine_models){0};
+    r->next = NULL;
     r->models_known = true;
 }
 
 /* A second list of the same engine: what the first did not have. */
 static int add_list(struct engine_reader *r, const struct engine_models *more)
 {
-    for (uint32_t i = 0; i < more->n && r->next.n < ENDPOINT_MODELS_MAX; i++) {
+    struct engine_models *to = &r->next->models;
+    struct arena *a = &r->next->arena;
+
+    for (uint32_t i = 0; i < more->n && to->n < ENDPOINT_MODELS_MAX; i++) {
         bool known = false;
-        for (uint32_t k = 0; k < r->next.n && !known; k++)
-            known = slice_eq(r->next.list[k].id, more->list[i].id);
+        for (uint32_t k = 0; k < to->n && !known; k++)
+            known = slice_eq(to->list[k].id, more->list[i].id);
         if (known)
             continue;
-        struct model_ref *out = &r->next.list[r->next.n];
+        struct model_ref *out = &to->list[to->n];
         *out = more->list[i];
-        if (arena_slice(&r->arena_next, more->list[i].id, &out->id) ||
-            arena_slice(&r->arena_next, more->list[i].version, &out->version) ||
-            arena_slice(&r->arena_next, more->list[i].lora_base, &out->lora_base))
+        if (arena_slice(a, more->list[i].id, &out->id) ||
+            arena_slice(a, more->list[i].version, &out->version) ||
+            arena_slice(a, more->list[i].lora_base, &out->lora_base))
             return WEIR_E_NOMEM;
-        r->next.n++;
+        to->n++;
     }
     return 0;
 }
@@ -293,17 +307,22 @@ static int read_more(struct engine_reader *r, struct slice body)
 
 static int read_models(struct engine_reader *r, struct slice body)
 {
-    arena_fini(&r->arena_next);
-    arena_init(&r->arena_next, loop_mem(), MODELS_MEMORY);
-    int rc = r->adapter->models(body, &r->arena_next, &r->next);
+    struct model_list *l = mem_zalloc(loop_mem(), sizeof(*l));
+
+    if (!l)
+        return WEIR_E_NOMEM;
+    list_free(r->next);
+    r->next = l;
+    arena_init(&l->arena, loop_mem(), MODELS_MEMORY);
+    int rc = r->adapter->models(body, &l->arena, &l->models);
 
     if (rc && r->adapter->models == engine_models_info) /* a proxy in front may show OpenAI's */
-        rc = engine_models_list(body, &r->arena_next, &r->next);
-    if (rc == 0 && r->next.left_out)
-        log_warn("probe", "%s lists %u models too many, or without a usable name", r->base,
-                 r->next.left_out);
+        rc = engine_models_list(body, &l->arena, &l->models);
+    if (rc == 0 && l->models.left_out)
+        log_warn("probe", "%s lists %u models too many, or without a usable name", r->o.base_url,
+                 l->models.left_out);
     /* A list of nothing but nonsense is not an empty one. */
-    return rc == 0 && r->next.n == 0 && r->next.left_out ? WEIR_E_INVALID : rc;
+    return rc == 0 && l->models.n == 0 && l->models.left_out ? WEIR_E_INVALID : rc;
 }
 
 static bool missing(const struct fetch_result *f)
@@ -325,7 +344,8 @@ static void on_models(void *ctx, const struct fetch_result *f)
     if (rc == 0) {
         rc = more ? read_more(r, f->body) : read_models(r, f->body);
         if (rc)
-            log_warn("probe", "%s gives no model list that can be read: %s", r->base, err_text(rc));
+            log_warn("probe", "%s gives no model list that can be read: %s", r->o.base_url,
+                     err_text(rc));
     }
     if (missing(f) && !more && !r->else_models && r->adapter->else_models_path) {
         r->else_models = true;
@@ -344,7 +364,7 @@ static void on_models(void *ctx, const struct fetch_result *f)
     if (rc == 0 || more) /* the second list may be missing, what the first said counts */
         take_list(r);
     const struct engine_adapter *by_owner =
-        rc == 0 && is_auto(r) ? engine_adapter_owner(r->list.owner) : NULL;
+        rc == 0 && is_auto(r) ? engine_adapter_owner(r->list->models.owner) : NULL;
     if (by_owner && by_owner != r->adapter)
         adopt(r, by_owner, &news);
     else if (by_owner)
@@ -355,7 +375,8 @@ static void on_models(void *ctx, const struct fetch_result *f)
         r->held = true;
         news &= ~(uint32_t)ENGINE_NEWS_MODELS;
     } else if (rc && !more) {
-        r->list.n = 0;
+        list_free(r->list);
+        r->list = NULL;
         r->models_known = false;
     }
     emit(r, news);
@@ -363,7 +384,7 @@ static void on_models(void *ctx, const struct fetch_result *f)
 
 static void ask_models(struct engine_reader *r, const char *path, const char *post)
 {
-    if (!r->models && ask(r, r->base, path, post, ANSWER_MAX, on_models, &r->models) != 0)
+    if (!r->models && ask(r, r->o.base_url, path, post, ANSWER_MAX, on_models, &r->models) != 0)
         r->models = NULL;
 }
 
@@ -436,7 +457,7 @@ static bool read_numbers(struct engine_reader *r, struct slice body, uint32_t *n
         if (!r->partial)
             return take_numbers(r, &now);
         *r->partial = now;
-        if (ask(r, r->base, r->adapter->memory_path, NULL, HEALTH_ANSWER_MAX, on_memory,
+        if (ask(r, r->o.base_url, r->adapter->memory_path, NULL, HEALTH_ANSWER_MAX, on_memory,
                 &r->numbers) == 0)
             return true;
         r->numbers = NULL;
@@ -469,7 +490,7 @@ static void on_numbers(void *ctx, const struct fetch_result *f)
 /* @return the metrics URL's base where it differs from the API's: the same host, a port further up; NULL: no memory. */
 static int shifted_base(const struct engine_reader *r, struct buf *out)
 {
-    struct slice base = slice_str(r->base);
+    struct slice base = slice_str(r->o.base_url);
     size_t colon = base.n;
     uint64_t port;
 
@@ -495,14 +516,14 @@ static void scrape(struct engine_reader *r)
         return;
     }
     if (r->o.metrics_url && !r->use_slots) {
-        if (ask(r, r->metrics_url, "", NULL, ANSWER_MAX, on_numbers, &r->numbers) != 0)
+        if (ask(r, r->o.metrics_url, "", NULL, ANSWER_MAX, on_numbers, &r->numbers) != 0)
             r->numbers = NULL;
         return;
     }
     buf_init(&base, loop_mem(), URL_MAX);
     if (shifted_base(r, &base) == 0)
         buf_put_char(&base, '\0');
-    const char *from = r->use_slots ? r->base : base.err ? NULL : buf_slice(&base).p;
+    const char *from = r->use_slots ? r->o.base_url : base.err ? NULL : buf_slice(&base).p;
     if (!from || ask(r, from, r->use_slots ? a->slots_path : a->metrics_path,
                      r->use_slots ? a->slots_post : NULL, ANSWER_MAX, on_numbers, &r->numbers) != 0)
         r->numbers = NULL;
@@ -532,18 +553,18 @@ static void on_scrape(struct loop_timer *t)
 
 static bool asks_for_model(const struct engine_reader *r)
 {
-    return !r->health_path && r->adapter->health_of_model && r->model;
+    return !r->o.health_path && r->adapter->health_of_model && r->o.model.n;
 }
 
 static const char *health_path(const struct engine_reader *r)
 {
-    return r->health_path ? r->health_path : r->adapter->health_paths[r->health_step];
+    return r->o.health_path ? r->o.health_path : r->adapter->health_paths[r->health_step];
 }
 
 static enum engine_state judge(const struct engine_reader *r, const struct fetch_result *f)
 {
     const struct engine_adapter *a = r->adapter;
-    bool last = !r->health_path && !a->health_paths[r->health_step + 1];
+    bool last = !r->o.health_path && !a->health_paths[r->health_step + 1];
 
     if (f->status >= 200 && f->status < 300 && asks_for_model(r) && a->healthy) {
         enum engine_fault fault = a->healthy(f->body);
@@ -572,7 +593,7 @@ static void on_health(void *ctx, const struct fetch_result *f)
     uint32_t news = ENGINE_NEWS_HEALTH;
 
     r->health = NULL;
-    if (!f->error && (f->status == 404 || f->status == 405) && !r->health_path &&
+    if (!f->error && (f->status == 404 || f->status == 405) && !r->o.health_path &&
         !asks_for_model(r) && r->adapter->health_paths[r->health_step + 1]) {
         r->health_step++;
         r->reachable = true;
@@ -605,7 +626,7 @@ static void on_health(void *ctx, const struct fetch_result *f)
         ask_models(r, r->adapter->models_path, r->adapter->models_post);
     look(r, &news);
     /* That anything at all answers at "/" means little while it may be an engine with a health path of its own. */
-    if (!r->detected && r->adapter->any_answer && r->health_step > 1 && !r->health_path) {
+    if (!r->detected && r->adapter->any_answer && r->health_step > 1 && !r->o.health_path) {
         r->state = ENGINE_STATE_UNKNOWN;
         news &= ~(uint32_t)ENGINE_NEWS_HEALTH;
     }
@@ -621,14 +642,14 @@ static void ask_health(struct engine_reader *r)
     buf_init(&path, loop_mem(), URL_MAX);
     if (asks_for_model(r)) {
         buf_put_str(&path, r->adapter->health_of_model);
-        buf_put_str(&path, r->model);
+        buf_put_slice(&path, r->o.model);
     } else {
         buf_put_str(&path, health_path(r));
     }
     buf_put_char(&path, '\0');
-    const char *post = r->health_path ? NULL : r->adapter->health_post;
-    if (path.err ||
-        ask(r, r->base, buf_slice(&path).p, post, HEALTH_ANSWER_MAX, on_health, &r->health) != 0)
+    const char *post = r->o.health_path ? NULL : r->adapter->health_post;
+    if (path.err || ask(r, r->o.base_url, buf_slice(&path).p, post, HEALTH_ANSWER_MAX, on_health,
+                        &r->health) != 0)
         r->health = NULL;
     buf_fini(&path);
 }
@@ -636,7 +657,7 @@ static void ask_health(struct engine_reader *r)
 static void on_check(struct loop_timer *t)
 {
     struct engine_reader *r = container_of(t, struct engine_reader, health_timer);
-    uint64_t every = MAX(r->o.health_ns, r->health_path ? 0 : r->adapter->health_least_ns);
+    uint64_t every = MAX(r->o.health_ns, r->o.health_path ? 0 : r->adapter->health_least_ns);
 
     ask_health(r);
     if (r->want_models && (r->ask_again || r->rounds % MODELS_EVERY == 0))
@@ -648,31 +669,40 @@ static void on_check(struct loop_timer *t)
 
 /* --- life --- */
 
+static size_t room_of(const char *text)
+{
+    return text ? strlen(text) + 1 : 0;
+}
+
+static const char *put_text(char **to, const char *text)
+{
+    const char *at = text ? *to : NULL;
+
+    if (text)
+        memcpy(*to, text, room_of(text));
+    *to += room_of(text);
+    return at;
+}
+
 int engine_reader_new(const struct engine_options *o, struct engine_reader **out)
 {
-    struct engine_reader *r = mem_zalloc(loop_mem(), sizeof(*r));
+    size_t room = room_of(o->base_url) + room_of(o->health_path) + room_of(o->unix_path) +
+                  room_of(o->metrics_url) + o->model.n + 1;
+    struct engine_reader *r = mem_zalloc(loop_mem(), sizeof(*r) + room);
+    char *text = (char *)(r + 1);
 
     if (!r)
         return WEIR_E_NOMEM;
     r->o = *o;
     if (r->o.health_ns == 0)
         r->o.health_ns = o->interval_ns ? o->interval_ns : 5 * NS_PER_S;
-    arena_init(&r->arena, loop_mem(), MODELS_MEMORY);
-    arena_init(&r->arena_next, loop_mem(), MODELS_MEMORY);
-    r->base = mem_strdup(loop_mem(), slice_str(o->base_url));
-    if (o->health_path)
-        r->health_path = mem_strdup(loop_mem(), slice_str(o->health_path));
-    if (o->unix_path)
-        r->unix_path = mem_strdup(loop_mem(), slice_str(o->unix_path));
-    if (o->metrics_url)
-        r->metrics_url = mem_strdup(loop_mem(), slice_str(o->metrics_url));
+    r->o.base_url = put_text(&text, o->base_url);
+    r->o.health_path = put_text(&text, o->health_path);
+    r->o.unix_path = put_text(&text, o->unix_path);
+    r->o.metrics_url = put_text(&text, o->metrics_url);
     if (o->model.n)
-        r->model = mem_strdup(loop_mem(), o->model);
-    if (!r->base || (o->model.n && !r->model) || (o->unix_path && !r->unix_path) ||
-        (o->health_path && !r->health_path) || (o->metrics_url && !r->metrics_url)) {
-        engine_reader_free(r);
-        return WEIR_E_NOMEM;
-    }
+        memcpy(text, o->model.p, o->model.n);
+    r->o.model = slice_of(text, o->model.n);
     r->adapter = engine_adapter_of(o->kind);
     r->detected = !is_auto(r);
     r->want_models = !o->no_models;
@@ -699,13 +729,8 @@ void engine_reader_free(struct engine_reader *r)
     loop_timer_cancel(&r->scrape_timer);
     forget_numbers(r);
     mem_free(loop_mem(), r->partial);
-    arena_fini(&r->arena);
-    arena_fini(&r->arena_next);
-    mem_free(loop_mem(), r->base);
-    mem_free(loop_mem(), r->health_path);
-    mem_free(loop_mem(), r->metrics_url);
-    mem_free(loop_mem(), r->unix_path);
-    mem_free(loop_mem(), r->model);
+    list_free(r->list);
+    list_free(r->next);
     mem_free(loop_mem(), r);
 }
 

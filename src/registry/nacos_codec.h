@@ -143,6 +143,5 @@ void nacos_write_detail(struct buf *out, const struct nacos_host_view *v, bool v
 void nacos_write_beat(struct buf *out, uint32_t interval_ms, unsigned code);
 /** A double as Java writes it: 1.0, 0.5. */
 void nacos_write_weight(struct buf *out, uint32_t thousandths);
-void nacos_write_map(struct buf *out, const struct kv *kv, uint32_t n);
 
 #endif /* WEIR_REGISTRY_NACOS_CODEC_H */

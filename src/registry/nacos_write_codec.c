@@ -2,6 +2,8 @@
 /** @file What Nacos clients read: the shapes of the reference server 2.x and 3.x, fields in its order. */
 #include "registry/nacos_codec.h"
 
+#include "model/instance.h"
+
 void nacos_write_weight(struct buf *out, uint32_t thousandths)
 {
     uint32_t part = thousandths % WEIGHT_ONE;
@@ -9,19 +11,6 @@ void nacos_write_weight(struct buf *out, uint32_t thousandths)
     buf_put_f64(out, (double)thousandths / WEIGHT_ONE, 3);
     if (part == 0)
         buf_put_str(out, ".0");
-}
-
-void nacos_write_map(struct buf *out, const struct kv *kv, uint32_t n)
-{
-    buf_put_char(out, '{');
-    for (uint32_t i = 0; i < n; i++) {
-        if (i)
-            buf_put_char(out, ',');
-        buf_put_json(out, kv[i].key);
-        buf_put_char(out, ':');
-        buf_put_json(out, kv[i].value);
-    }
-    buf_put_char(out, '}');
 }
 
 static void put_field(struct buf *out, const char *name, struct slice value)
@@ -77,7 +66,7 @@ void nacos_write_host(struct buf *out, const struct nacos_host_view *v, bool fir
     put_field(out, ",\"clusterName\":", v->cluster);
     put_field(out, ",\"serviceName\":", v->grouped);
     buf_put_str(out, ",\"metadata\":");
-    nacos_write_map(out, v->metadata, v->n_metadata);
+    model_write_kv(out, v->metadata, v->n_metadata);
     put_u64(out, ",\"instanceHeartBeatInterval\":", v->interval_ms);
     put_u64(out, ",\"instanceHeartBeatTimeOut\":", v->timeout_ms);
     put_u64(out, ",\"ipDeleteTimeout\":", v->delete_ms);
@@ -113,7 +102,7 @@ void nacos_write_detail(struct buf *out, const struct nacos_host_view *v, bool v
     buf_put_char(out, ',');
     put_instance_id(out, v);
     buf_put_str(out, ",\"metadata\":");
-    nacos_write_map(out, v->metadata, v->n_metadata);
+    model_write_kv(out, v->metadata, v->n_metadata);
     buf_put_char(out, '}');
 }
 

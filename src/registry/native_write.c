@@ -2,7 +2,7 @@
 /** @file Writing the JSON of the native API. What is unknown is left out, never written as 0. */
 #include "base/bug.h"
 #include "base/num.h"
-#include "registry/nacos_codec.h"
+#include "model/instance.h"
 #include "registry/native_json.h"
 #include "registry/native_words.h"
 
@@ -162,9 +162,9 @@ static void put_instance(struct buf *out, const struct instance *i)
     put_text(out, ",\"zone\":", i->zone);
     put_text(out, ",\"cluster\":", i->cluster);
     buf_put_str(out, ",\"labels\":");
-    nacos_write_map(out, i->labels, i->n_labels);
+    model_write_kv(out, i->labels, i->n_labels);
     buf_put_str(out, ",\"metadata\":");
-    nacos_write_map(out, i->metadata, i->n_metadata);
+    model_write_kv(out, i->metadata, i->n_metadata);
     put_u64(out, ",\"max_concurrency\":", i->max_concurrency);
     put_known(out, ",\"max_model_len\":", i->max_model_len);
     put_u64(out, ",\"epoch\":", i->epoch);

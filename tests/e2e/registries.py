@@ -29,6 +29,14 @@ def program(name):
     return found
 
 
+def real(name, variable, built, tool):
+    """A program that is not Debian's: from the environment, from PATH, or from build/tools, where `tool` puts it."""
+    for path in (os.environ.get(variable), shutil.which(name), os.path.join(h.ROOT, "build", "tools", *built)):
+        if path and os.access(path, os.X_OK):
+            return path
+    return pytest.skip(f"no {name}: set {variable}, or build one with {tool}")
+
+
 class Program:
     """A server that is started, ended and started again on the same address and data."""
 

@@ -5,7 +5,6 @@ The server comes from WEIR_CONSUL, from PATH, or from where tools/go_server.sh b
 """
 import json
 import os
-import shutil
 import urllib.error
 import urllib.request
 
@@ -21,15 +20,7 @@ from tls_util import Authority
 
 pytestmark = pytest.mark.long
 
-BUILT = os.path.join(h.ROOT, "build", "tools", "go", "bin", "consul")
 ME = "10.0.0.5:8000"
-
-
-def find():
-    for path in (os.environ.get("WEIR_CONSUL"), shutil.which("consul"), BUILT):
-        if path and os.access(path, os.X_OK):
-            return path
-    pytest.skip("no consul: set WEIR_CONSUL, or build one with tools/go_server.sh consul")
 
 
 class Consul(r.Program):
@@ -38,7 +29,7 @@ class Consul(r.Program):
     def __init__(self, folder, token=None, tls=None):
         super().__init__()
         self.token, self.tls = token, tls
-        self.binary = find()
+        self.binary = r.real("consul", "WEIR_CONSUL", ("go", "bin", "consul"), "tools/go_server.sh consul")
         self.port, lan, server = h.free_port(), h.free_port(), h.free_port()
         off = dict.fromkeys(("dns", "grpc", "grpc_tls", "serf_wan", "http", "https"), -1)
         doc = {"ports": {**off, "https" if tls else "http": self.port, "serf_lan": lan, "server": server},

@@ -7,7 +7,6 @@ an EndpointSlice of IPv4, so they go as FQDN here, which lets the text of one pa
 """
 import json
 import os
-import shutil
 import socket
 import ssl
 import threading
@@ -27,20 +26,12 @@ from tls_util import Authority, openssl
 
 pytestmark = pytest.mark.long
 
-BUILT = os.path.join(h.ROOT, "build", "tools", "go", "bin", "kube-apiserver")
 EXAMPLE = os.path.join(h.ROOT, "examples", "kubernetes", "weir.yaml")
 ADMIN = "admin-token"
 SLICES, PODS = "endpointslices", "pods"
 GROUPS = {SLICES: "/apis/discovery.k8s.io/v1", "roles": "/apis/rbac.authorization.k8s.io/v1",
           "rolebindings": "/apis/rbac.authorization.k8s.io/v1"}
 KINDS = {"ServiceAccount": "serviceaccounts", "Role": "roles", "RoleBinding": "rolebindings"}
-
-
-def find():
-    for path in (os.environ.get("WEIR_KUBE_APISERVER"), shutil.which("kube-apiserver"), BUILT):
-        if path and os.access(path, os.X_OK):
-            return path
-    pytest.skip("no kube-apiserver: set WEIR_KUBE_APISERVER, or build one with tools/go_server.sh kube-apiserver")
 
 
 class Relay:
@@ -112,7 +103,7 @@ class Api:
     """kube-apiserver with RBAC and nothing else of a cluster: no controllers, no scheduler, no nodes."""
 
     def __init__(self, folder):
-        self.binary, self.folder, self.server = find(), str(folder), None
+        self.binary, self.folder, self.server = r.real("kube-apiserver", "WEIR_KUBE_APISERVER", ("go", "bin", "kube-apiserver"), "tools/go_server.sh kube-apiserver"), str(folder), None
         self.pki = Authority()
         self.cert, self.key = self.pki.make("api", "IP:127.0.0.1")
         own, public = self.pki.path("accounts.key"), self.pki.path("accounts.pub")

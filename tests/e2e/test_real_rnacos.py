@@ -5,7 +5,6 @@ The server comes from WEIR_RNACOS, from PATH, or from where tools/rnacos.sh buil
 """
 import json
 import os
-import shutil
 import socket
 import urllib.error
 import urllib.parse
@@ -13,6 +12,7 @@ import urllib.request
 
 import pytest
 
+import registries as r
 import weir_harness as h
 from test_agent import agent, engine, gpus  # noqa: F401: fixtures
 from test_discovery_nacos import QUICK, TURNS, becomes, endpoints, ids, stat, who
@@ -20,22 +20,14 @@ from test_nacos_sdk import HERE, PYTHON, Sdk
 
 pytestmark = pytest.mark.long
 
-BUILT = os.path.join(h.ROOT, "build", "tools", "rnacos", "bin", "rnacos")
 PATIENCE = 3 * h.PATIENCE               # it tells of changes in its own time
-
-
-def find():
-    for path in (os.environ.get("WEIR_RNACOS"), shutil.which("rnacos"), BUILT):
-        if path and os.access(path, os.X_OK):
-            return path
-    pytest.skip("no rnacos: set WEIR_RNACOS, or build one with tools/rnacos.sh")
 
 
 class Rnacos:
     """One server with its data in a folder; started again, it knows what was persistent."""
 
     def __init__(self, folder, password=None):
-        self.binary, self.folder, self.password, self.server = find(), str(folder), password, None
+        self.binary, self.folder, self.password, self.server = r.real("rnacos", "WEIR_RNACOS", ("rnacos", "bin", "rnacos"), "tools/rnacos.sh"), str(folder), password, None
         self.port, self.console = h.free_port(1000), h.free_port()      # gRPC is on port + 1000
         self.address, self.url = f"127.0.0.1:{self.port}", f"http://127.0.0.1:{self.port}"
         self.token = None

@@ -28,20 +28,32 @@ static void check(struct arena *a, const struct kube_object *o)
         if (kube_instance(a, e, o, &in) == 0)
             FUZZ_CHECK(in.weight <= WEIGHT_MAX && in.epoch < UINT64_C(1) << 53);
     }
-    for (uint32_t i = 0; i < o->n_metadata; i++)
-        FUZZ_CHECK(o->metadata[i].key.n > 0 && o->metadata[i].key.n <= ENDPOINT_TEXT_MAX);
+    struct kv *kv = arena_array(a, o->metadata.n, sizeof(*kv));
+    if (!kv)
+        return;
+    kube_unpack(&o->metadata, kv);
+    for (uint32_t i = 0; i < o->metadata.n; i++)
+        FUZZ_CHECK(kv[i].key.n > 0 && kv[i].key.n <= ENDPOINT_TEXT_MAX);
+    if (o->metadata.n) {
+        struct slice last = kv[o->metadata.n - 1].value;
+        FUZZ_CHECK(last.p + last.n + 1 == o->metadata.text.p + o->metadata.text.n);
+    }
 }
 
 static void read_whole(struct arena *a, enum kube_kind kind, struct slice port, struct slice text)
 {
-    struct kube_event event;
+    struct kube_event event, again;
     struct kube_list list;
 
     if (kube_read_list(a, kind, port, text, &list) == 0)
         for (uint32_t i = 0; i < list.n; i++)
             check(a, &list.objects[i]);
-    if (kube_read_event(a, kind, port, text, &event) == 0 && event.type <= KUBE_GONE)
-        check(a, &event.object);
+    if (kube_read_event(a, kind, port, text, NULL, &event) || event.type > KUBE_GONE)
+        return;
+    check(a, &event.object);
+    /* What is known already is the same when it is not read again. */
+    FUZZ_CHECK(kube_read_event(a, kind, port, text, &event.object, &again) == 0);
+    FUZZ_CHECK(kube_same(&event.object, &again.object) && again.object.n_bad == event.object.n_bad);
 }
 
 /* Digest of where documents end. */

@@ -3,6 +3,7 @@
 #include "fuzz.h"
 
 #include "heap_mem.h"
+#include "model/instance.h"
 #include "registry/nacos_codec.h"
 #include "wire/json_scan.h"
 
@@ -37,12 +38,12 @@ static void check_map(const struct mem *mem, const struct nacos_map *m)
     buf_init(&first, mem, SIZE_MAX / 2);
     buf_init(&second, mem, SIZE_MAX / 2);
     arena_init(&again, mem, SIZE_MAX / 2);
-    nacos_write_map(&first, m->kv, m->n);
+    model_write_kv(&first, m->kv, m->n);
     is_json(&first);
     /* Invalid UTF-8 of k=v pairs is replaced when written and may then be longer than the limits. */
     if (nacos_metadata(&again, buf_slice(&first), &same, &error) == 0) {
         FUZZ_CHECK(same.n == m->n);
-        nacos_write_map(&second, same.kv, same.n);
+        model_write_kv(&second, same.kv, same.n);
         FUZZ_CHECK(slice_eq(buf_slice(&first), buf_slice(&second)));
     }
     arena_fini(&again);

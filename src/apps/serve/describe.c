@@ -2,6 +2,7 @@
 #include "apps/serve/describe.h"
 
 #include "base/bug.h"
+#include "model/instance.h"
 #include "sched/breaker.h"
 #include "sched/row.h"
 
@@ -77,15 +78,7 @@ static void put_models(const struct endpoint *e, struct buf *out, bool *first)
 static void put_kv(struct buf *out, bool *first, const char *name, const struct kv *kv, uint32_t n)
 {
     key(out, first, name);
-    buf_put_char(out, '{');
-    for (uint32_t i = 0; i < n; i++) {
-        if (i)
-            buf_put_char(out, ',');
-        buf_put_json(out, kv[i].key);
-        buf_put_char(out, ':');
-        buf_put_json(out, kv[i].value);
-    }
-    buf_put_char(out, '}');
+    model_write_kv(out, kv, n);
 }
 
 static void put_sample(const struct sample *s, uint64_t now_ns, struct buf *out)

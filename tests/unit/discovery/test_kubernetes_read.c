@@ -171,6 +171,85 @@ static void addresses_of_no_use_are_counted(void **state)
     teardown(&f);
 }
 
+#define EVENT(endpoints, port)                                                                     \
+    "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"s\"},\"endpoints\" : [" endpoints \
+    "],\"ports\":[{\"port\":" port "}]}}"
+#define AT(host) "{\"addresses\":[\"" host "\"]}"
+
+static struct kube_object
+slice_of_event(struct fixture *f, const char *text, const struct kube_object *before)
+{
+    struct kube_event e;
+
+    assert_int_equal(
+        kube_read_event(&f->a, KUBE_SLICES, slice_str(NULL), slice_str(text), before, &e), 0);
+    return e.object;
+}
+
+static void endpoints_that_are_as_they_were_are_borrowed(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    setup(&f);
+    const char *text = EVENT(AT("a") "," AT("b") " ,\n" AT("]}") ",7," AT("c"), "1");
+    assert_true(slice_eq(kube_event_name(slice_str(text)), SLICE("s")));
+    struct kube_object first = slice_of_event(&f, text, NULL);
+    expect(&first, "a:1 110   ;b:1 110   ;c:1 110   ");
+    assert_int_equal(first.n_bad, 2);
+    /* b has gone, x has come; and the port of all is another. */
+    struct kube_object next =
+        slice_of_event(&f, EVENT(AT("a") ",77, " AT("x") "," AT("c") "\n", "2"), &first);
+    expect(&next, "a:2 110   ;x:2 110   ;c:2 110   ");
+    assert_int_equal(next.n_bad, 1);
+    assert_ptr_equal(next.endpoints[0].host.p, first.endpoints[0].host.p);
+    assert_ptr_equal(next.endpoints[2].host.p, first.endpoints[2].host.p);
+    /* More than there is room for at first. */
+    char many[8192] =
+        "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"s\"},\"endpoints\":[";
+    for (int i = 0; i < 200; i++) {
+        size_t n = strlen(many);
+        (void)snprintf(many + n, sizeof(many) - n, "%s{\"addresses\":[\"h%d\"]}", i ? "," : "", i);
+    }
+    size_t n = strlen(many);
+    (void)snprintf(many + n, sizeof(many) - n, "],\"ports\":[{\"port\":1}]}}");
+    struct kube_object all = slice_of_event(&f, many, &next);
+    assert_int_equal(all.n_endpoints, 200);
+    assert_true(slice_eq(all.endpoints[199].host, SLICE("h199")));
+    teardown(&f);
+}
+
+static void a_list_of_endpoints_that_is_none_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        EVENT("{\"addresses\":[\"a\"]", "1"),
+        EVENT("{} {}", "1"),
+        EVENT(",", "1"),
+        EVENT("{},", "1"),
+        EVENT("{\"a\":1,\"a\":2}", "1"),
+        EVENT("x", "1"),
+        EVENT("{}],\"endpoints\":[", "1"),
+        EVENT("{}],\"endpoint\\u0073\":[", "1"),
+    };
+    struct kube_event e;
+    struct fixture f;
+
+    (void)state;
+    setup(&f);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(
+            kube_read_event(&f.a, KUBE_SLICES, slice_str(NULL), slice_str(bad[i]), NULL, &e),
+            WEIR_E_INVALID);
+    /* Whose name is written in some other way is read whole. */
+    struct kube_object o = slice_of_event(
+        &f,
+        "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"s\"},\"endpoint\\u0073\":[" AT(
+            "a") "],\"ports\":[{\"port\":1}]}}",
+        NULL);
+    expect(&o, "a:1 110   ");
+    teardown(&f);
+}
+
 static void keys_of_ours_become_metadata(void **state)
 {
     static const char text[] =
@@ -185,18 +264,23 @@ static void keys_of_ours_become_metadata(void **state)
     } want[] = {{"model_id", "m"}, {"gpu_type", "A100"}, {"tier", "gold"}};
     struct fixture f;
     struct kube_event e;
+    struct kv kv[ARRAY_LEN(want)];
 
     (void)state;
     setup(&f);
-    assert_int_equal(kube_read_event(&f.a, KUBE_PODS, slice_str(NULL), slice_str(text), &e), 0);
+    assert_int_equal(kube_read_event(&f.a, KUBE_PODS, slice_str(NULL), slice_str(text), NULL, &e),
+                     0);
     assert_int_equal(e.type, KUBE_PUT);
-    assert_int_equal(e.object.n_metadata, ARRAY_LEN(want));
+    assert_int_equal(e.object.metadata.n, ARRAY_LEN(want));
+    kube_unpack(&e.object.metadata, kv);
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {
-        assert_true(slice_eq(e.object.metadata[i].key, slice_str(want[i].key)));
-        assert_true(slice_eq(e.object.metadata[i].value, slice_str(want[i].value)));
+        assert_true(slice_eq(kv[i].key, slice_str(want[i].key)));
+        assert_true(slice_eq(kv[i].value, slice_str(want[i].value)));
     }
-    assert_int_equal(e.object.n_labels, 3);
-    assert_true(slice_eq(e.object.labels[0].key, SLICE("app")));
+    assert_int_equal(e.object.labels.n, 3);
+    kube_unpack(&e.object.labels, kv);
+    assert_true(slice_eq(kv[0].key, SLICE("app")));
+    assert_true(slice_eq(kv[2].value, SLICE("gold")));
     teardown(&f);
 }
 
@@ -227,7 +311,7 @@ static void events_and_what_is_none(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         (void)snprintf(text, sizeof(text), "{\"type\":\"%s\",\"object\":%s}", cases[i].type,
                        cases[i].object);
-        int rc = kube_read_event(&f.a, KUBE_PODS, slice_str(NULL), slice_str(text), &e);
+        int rc = kube_read_event(&f.a, KUBE_PODS, slice_str(NULL), slice_str(text), NULL, &e);
         assert_int_equal(rc, cases[i].rc);
         if (rc == 0) {
             assert_int_equal(e.type, cases[i].want);
@@ -238,7 +322,7 @@ static void events_and_what_is_none(void **state)
         kube_read_event(&f.a, KUBE_PODS, slice_str(NULL),
                         SLICE("{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,"
                               "\"message\":\"too old\"}}"),
-                        &e),
+                        NULL, &e),
         0);
     assert_int_equal(e.type, KUBE_ERROR);
     assert_int_equal(e.code, 410);
@@ -315,10 +399,8 @@ static void a_copy_is_the_same_and_no_memory_is_an_error(void **state)
 
 static void what_the_fleet_is_told(void **state)
 {
-    static struct kv metadata[] = {{SLICE("weight"), SLICE("2.5")},
-                                   {SLICE("scheme"), SLICE("https")},
-                                   {SLICE("node"), SLICE("mine")}};
-    const struct kube_object pod = {.metadata = metadata, .n_metadata = ARRAY_LEN(metadata)};
+    const struct kube_object pod = {
+        .metadata = {.text = SLICE("weight\0002.5\0scheme\0https\0node\0mine\0"), .n = 3}};
     struct kube_endpoint e = {.host = SLICE("h"),
                               .port = 1,
                               .ready = true,
@@ -424,6 +506,8 @@ int main(void)
         cmocka_unit_test(absent_conditions_mean_ready_serving_and_not_terminating),
         cmocka_unit_test(a_port_by_name_by_number_or_the_first),
         cmocka_unit_test(addresses_of_no_use_are_counted),
+        cmocka_unit_test(endpoints_that_are_as_they_were_are_borrowed),
+        cmocka_unit_test(a_list_of_endpoints_that_is_none_is_refused),
         cmocka_unit_test(keys_of_ours_become_metadata),
         cmocka_unit_test(events_and_what_is_none),
         cmocka_unit_test(lists_and_what_is_none),

@@ -4,6 +4,7 @@
 
 #include "base/base64.h"
 #include "base/bug.h"
+#include "base/hash.h"
 #include "discovery/consul_read.h"
 #include "discovery/etcd_read.h"
 #include "heap_mem.h"
@@ -99,7 +100,7 @@ static void consul_entries_that_are_as_they_were_are_not_read_again(void **state
     assert_int_equal(first.n, 4);
     struct consul_seen seen[4];
     for (uint32_t i = 0; i < first.n; i++)
-        seen[i] = (struct consul_seen){first.entries[i].hash, first.entries[i].instance.key};
+        seen[i] = (struct consul_seen){first.entries[i].text, first.entries[i].instance.key};
     /* b has gone, c is another, x is new. */
     assert_int_equal(consul_read(&arena,
                                  SLICE(" [ " ENTRY("a", "1") "," ENTRY("x", "9") "," ENTRY(
@@ -116,6 +117,56 @@ static void consul_entries_that_are_as_they_were_are_not_read_again(void **state
         assert_string_equal(next.entries[i].instance.key.p, want[i].key);
         assert_int_equal(next.entries[i].same, want[i].same);
         assert_int_equal(next.entries[i].instance.port, want[i].port);
+    }
+}
+
+/* An element that was seen may be the beginning of another. */
+static void json_elements_are_recognised_whole(void **state)
+{
+    struct json_list l;
+    struct json_element e, one;
+
+    (void)state;
+    assert_true(json_list_open(SLICE(" [1 ,12, 1]x"), &l));
+    assert_int_equal(json_list_next(&l, NULL, &one), 1);
+    assert_true(slice_eq(one.text, SLICE("1")));
+    one.seen = (struct json_seen){hash_slice(SLICE("1"), 0), 1};
+    assert_int_equal(json_list_next(&l, &one.seen, &e), 1);
+    assert_true(slice_eq(e.text, SLICE("12")));
+    assert_false(json_seen_same(e.seen, one.seen));
+    assert_int_equal(json_list_next(&l, &one.seen, &e), 1);
+    assert_true(slice_eq(e.text, SLICE("1")));
+    assert_true(json_seen_same(e.seen, one.seen));
+    assert_int_equal(json_list_next(&l, &one.seen, &e), 0);
+    assert_false(json_list_alone(&l));
+}
+
+static void json_is_walked_into_by_keys(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"{\"a\":{\"b\":7}}", "7}}"},
+        {" { \"x\" : [1,{\"a\":2}] , \"a\" : { \"}\\\"\":null,\"b\" : \"t\"", "\"t\""},
+        {"{\"a\":[]}", NULL},
+        {"{\"a\":{\"c\":1}}", NULL},
+        {"{\"a\":{\"c\":,\"b\":1", "1"},
+        {"{\"a\":{\"b\":", NULL},
+        {"{\"a\":{\"b\"", NULL},
+        {"{\"a\":{\"b", NULL},
+        {"{\"a\":{\"", NULL},
+        {"{\"a\" {\"b\":1", NULL},
+        {"{", NULL},
+        {"", NULL},
+    };
+    static const struct slice path[] = {{"a", 1}, {"b", 1}};
+    struct slice out;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_int_equal(json_find(slice_str(cases[i].text), path, 2, &out), cases[i].want != NULL);
+        if (cases[i].want)
+            assert_true(slice_eq(out, slice_str(cases[i].want)));
     }
 }
 
@@ -293,6 +344,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(consul_entries_become_instances, setup, teardown),
         cmocka_unit_test_setup_teardown(consul_entries_that_are_as_they_were_are_not_read_again,
                                         setup, teardown),
+        cmocka_unit_test(json_elements_are_recognised_whole),
+        cmocka_unit_test(json_is_walked_into_by_keys),
         cmocka_unit_test_setup_teardown(what_is_no_list_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(etcd_ranges_are_decoded, setup, teardown),
         cmocka_unit_test_setup_teardown(etcd_watches_tell_events_and_their_end, setup, teardown),

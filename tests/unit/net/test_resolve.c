@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names to addresses: the server asked is a socket in the test that takes questions and answers none. */
+/* Names to addresses: the server that is asked is a socket in the test. */
 #include "ct.h"
 
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/num.h"
@@ -25,10 +26,92 @@ static void on_done(struct resolve_query *q, int error, const struct net_addr *a
     loop_stop(a->loop);
 }
 
+/* --- a server with one address for all names --- */
+
+struct server {
+    struct loop_watch watch;
+    unsigned asked;
+    char text[32];
+};
+
+static void on_question(struct loop_watch *w, uint32_t events)
+{
+    static const uint8_t record[] = {0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 9, 9, 9};
+    struct server *s = container_of(w, struct server, watch);
+    struct net_addr from = {.len = net_addr_room()};
+    uint8_t q[512 + sizeof(record)];
+
+    (void)events;
+    ssize_t n = recvfrom(w->fd, q, 512, 0, &from.any, &from.len);
+    if (n < 17)
+        return;
+    bool v4 = q[n - 3] == 1; /* the question ends with its type and class */
+    s->asked++;
+    q[2] |= 0x80;
+    q[7] = v4;
+    if (v4)
+        memcpy(q + n, record, sizeof(record));
+    (void)!sendto(w->fd, q, (size_t)n + (v4 ? sizeof(record) : 0), 0, &from.any, from.len);
+}
+
+static int server_socket(char text[32])
+{
+    struct net_addr bound = {.len = net_addr_room()};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    assert_int_equal(net_addr_literal(SLICE("127.0.0.1"), 0, &bound), 0);
+    assert_int_equal(bind(fd, &bound.any, bound.len), 0);
+    assert_int_equal(getsockname(fd, &bound.any, &bound.len), 0);
+    snprintf(text, 32, "127.0.0.1:%u", ntohs(bound.v4.sin_port));
+    return fd;
+}
+
+static void old_names_make_room_for_new_ones(void **state)
+{
+    struct asked a = {.query.done = on_done};
+    struct asked other = {.query.done = on_done};
+    struct server s = {.watch.on_event = on_question};
+    struct net_addr now;
+    struct resolver *r;
+    char name[32];
+
+    (void)state;
+    s.watch.fd = server_socket(s.text);
+    assert_int_equal(loop_new(&a.loop), 0);
+    other.loop = a.loop;
+    assert_int_equal(loop_watch(a.loop, &s.watch, EPOLLIN), 0);
+    assert_int_equal(resolver_new(a.loop, s.text, &r), 0);
+    for (unsigned i = 0; i < 4096 + 10; i++) {
+        snprintf(name, sizeof(name), "n%u.example.", i);
+        assert_int_equal(net_resolve(r, slice_str(name), 80, 0, &a.query, &now), WEIR_E_AGAIN);
+        a.done = 0;
+        while (!a.done)
+            loop_run(a.loop);
+        assert_int_equal(a.error, 0);
+    }
+    /* The last is known, the first is asked for again; and who waits keeps its place however many come. */
+    assert_int_equal(net_resolve(r, slice_str(name), 80, 0, &a.query, &now), 0);
+    assert_int_equal(ntohl(now.v4.sin_addr.s_addr), 0x7f090909);
+    assert_int_equal(net_resolve(r, SLICE("n0.example."), 80, 0, &other.query, &now), WEIR_E_AGAIN);
+    for (unsigned i = 0; i < 4096; i++) {
+        snprintf(name, sizeof(name), "m%u.example.", i);
+        int rc = net_resolve(r, slice_str(name), 80, 0, &a.query, &now);
+        if (i == 4095) /* all others are waited for */
+            assert_int_equal(rc, WEIR_E_FULL);
+        else
+            assert_int_equal(rc, WEIR_E_AGAIN);
+        net_resolve_cancel(&a.query);
+    }
+    resolver_free(r);
+    assert_int_equal(other.done, 1);
+    loop_unwatch(&s.watch);
+    close(s.watch.fd);
+    loop_free(a.loop);
+}
+
 static void a_server_that_never_answers_holds_nobody_longer_than_asked(void **state)
 {
     (void)state;
-    struct net_addr bound = {.len = net_addr_room()};
     struct asked patient = {.query.done = on_done};
     struct asked hasty = {.query.done = on_done};
     struct asked gone = {.query.done = on_done};
@@ -36,11 +119,7 @@ static void a_server_that_never_answers_holds_nobody_longer_than_asked(void **st
     struct loop *loop;
     char servers[32];
 
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    assert_int_equal(net_addr_literal(SLICE("127.0.0.1"), 0, &bound), 0);
-    assert_int_equal(bind(fd, &bound.any, bound.len), 0);
-    assert_int_equal(getsockname(fd, &bound.any, &bound.len), 0);
-    snprintf(servers, sizeof(servers), "127.0.0.1:%u", ntohs(bound.v4.sin_port));
+    int fd = server_socket(servers);
     assert_int_equal(loop_new(&loop), 0);
     assert_int_equal(resolver_new(loop, servers, &r), 0);
     patient.loop = hasty.loop = gone.loop = loop;
@@ -89,6 +168,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_that_never_answers_holds_nobody_longer_than_asked),
+        cmocka_unit_test(old_names_make_room_for_new_ones),
         cmocka_unit_test(localhost_and_what_is_below_it_is_this_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
