@@ -177,7 +177,7 @@ class Consul:
         self.blind = set()          # tokens that may read nothing
         self.hidden = {}            # token: ids that it may not read
         self.life = 0               # a query that waits is answered when this changes
-        self.port = 0
+        self.port = h.free_port()   # ended and started again
         self.httpd = None
         self.start()
 
