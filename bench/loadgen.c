@@ -125,6 +125,13 @@ static void begin(struct conn *c, uint64_t planned)
         write_request(c);
 }
 
+/* Open loop: how many are planned up to then, however late it is asked. */
+static uint64_t planned_until(uint64_t when)
+{
+    return (uint64_t)((double)((when < run.end ? when : run.end) - run.start) / (1e9 / opt.rate)) +
+           1;
+}
+
 /* Give planned requests to idle connections. Closed loop: every idle connection goes again at once. */
 static void dispatch(void)
 {
@@ -138,8 +145,7 @@ static void dispatch(void)
         return;
     }
     double gap = 1e9 / opt.rate;
-    uint64_t until = now < run.end ? now : run.end;
-    run.planned = (uint64_t)((double)(until - run.start) / gap) + 1;
+    run.planned = planned_until(now);
     while (run.dispatched < run.planned && run.idle_n > 0) {
         uint64_t at = run.start + (uint64_t)((double)run.dispatched * gap);
         run.dispatched++;
@@ -332,8 +338,11 @@ static void loop(void)
     for (;;) {
         dispatch();
         uint64_t now = now_ns();
-        if (now >= run.end || (opt.requests != 0 && run.requests_total >= opt.requests))
+        if (now >= run.end || (opt.requests != 0 && run.requests_total >= opt.requests)) {
+            if (opt.rate > 0)
+                run.planned = planned_until(now); /* since dispatch() looked */
             return;
+        }
         int ms = (int)((run.end - now) / 1000000) + 1;
         int n = epoll_wait(run.epoll, ready, 512, ms);
         if (n < 0 && errno != EINTR)

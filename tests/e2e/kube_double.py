@@ -48,7 +48,7 @@ class KubeApi:
         self.calls = []             # (kind, query, headers)
         self.life = 0
         self.cut = set()            # kinds whose watches end now, in the middle of an event
-        self.port, self.httpd = 0, None
+        self.port, self.httpd = h.free_port(), None     # ended and started again
         self.start()
 
     # ------------------------------------------------------------------------------------------- the server

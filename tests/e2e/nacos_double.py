@@ -66,7 +66,7 @@ class NacosDouble:
             def handle_error(self, request, client_address):
                 pass
 
-        self.server = Server(("127.0.0.1", port), Handler)
+        self.server = Server(("127.0.0.1", port or h.free_port()), Handler)
         self.port = self.server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()

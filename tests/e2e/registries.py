@@ -93,16 +93,30 @@ class Etcd(Program):
 
     def login(self):
         self.token = None
-        self.token = self.send("/auth/authenticate", {"name": "root", "password": "r"})["token"]
+        self.token = self.in_time("/auth/authenticate", {"name": "root", "password": "r"})["token"]
 
     def call(self, path, body):
         try:
-            return self.send(path, body)
+            return self.in_time(path, body)
         except urllib.error.HTTPError as e:
             if e.code != 401 or not self.token:
                 raise
             self.login()                        # tokens are forgotten at a restart, and when users change
-            return self.send(path, body)
+            return self.in_time(path, body)
+
+    def in_time(self, path, body):
+        """Asked again when it says that it could not do it in time, as on a machine that is busy; it may be done by then."""
+        late, end = False, time.monotonic() + h.PATIENCE
+        while True:
+            try:
+                return self.send(path, body)
+            except urllib.error.HTTPError as e:
+                if late and e.code == 400 and "already" in e.read().decode():
+                    return {}
+                if e.code not in (503, 504) or time.monotonic() > end:
+                    raise
+                late = True
+                time.sleep(0.1)
 
     def send(self, path, body):
         request = urllib.request.Request(self.url + "/v3" + path, json.dumps(body).encode(),
@@ -185,7 +199,7 @@ class Consul:
         self.blind = set()          # tokens that may read nothing
         self.hidden = {}            # token: ids that it may not read
         self.life = 0               # a query that waits is answered when this changes
-        self.port = 0
+        self.port = h.free_port()   # ended and started again
         self.httpd = None
         self.start()
 

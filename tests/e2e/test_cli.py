@@ -104,7 +104,7 @@ def test_promtool_finds_nothing_to_say(weir, upstream):
     weir.load("u", 1, gpu_util_percent=50, memory_free_bytes=1 << 30, running=1, waiting=0)
     weir.register(upstream(name="v"))
     weir.load("v", 1, batch=4, running=9)
-    assert weir.metrics().value("weir_batch_size", model="m") == 2.5
+    h.wait_until(lambda: weir.metrics().value("weir_batch_size", model="m") == 2.5, "both reports to count")
     weir.deregister("v")
     weir.chat()
     weir.chat("unknown")
@@ -112,10 +112,10 @@ def test_promtool_finds_nothing_to_say(weir, upstream):
     assert page.status == 200 and page.header("content-type").startswith("text/plain; version=0.0.4")
     done = subprocess.run(["promtool", "check", "metrics"], input=page.body, capture_output=True, timeout=h.PATIENCE)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    h.wait_until(lambda: weir.metrics().sum("weir_requests_total") == 2, "both to be counted")
+    h.wait_until(lambda: (m := weir.metrics()).sum("weir_requests_total") == 2 and
+                 m.sum("weir_rejections_total", code="model_not_found") == 1, "both to be counted")
     m = weir.metrics()
     assert m.sum("weir_requests_total", outcome="ok", model="m") == 1
-    assert m.sum("weir_rejections_total", code="model_not_found") == 1
     assert m.sum("weir_request_duration_seconds_count") >= 1
     for name in ("weir_inflight", "weir_endpoint_up", "weir_endpoints", "weir_build_info"):
         assert m.all(name), name
@@ -158,9 +158,12 @@ def test_worker_metrics_have_vllm_names_and_pass_promtool(start_worker):
     r = worker.http("POST", "/v1/chat/completions", {"model": "m", "max_tokens": 3,
                                                      "messages": [{"role": "user", "content": "hi"}]})
     assert r.status == 200
-    page = worker.http("GET", "/metrics").body
+
+    def over():
+        page = worker.http("GET", "/metrics").body
+        return page if h.Metrics(page.decode()).sum("vllm:num_requests_running") == 0 else None
+    page = h.wait_until(over, "the request to be over")
     m = h.Metrics(page.decode())
-    assert m.sum("vllm:num_requests_running") == 0
     assert m.sum("vllm:generation_tokens_total") == 3
     for name in ("vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:cache_config_info"):
         assert m.all(name), name

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import threading
 
 import weir_harness as h
 
@@ -27,7 +28,7 @@ def lowest_free(weir):
 def test_as_many_connections_as_descriptors_carry(keeper, upstream, tmp_path):
     a = upstream(name="a")
     path = tmp_path / "weir.yaml"
-    path.write_text(json.dumps(config(a)))
+    path.write_text(json.dumps(h.patient(config(a))))
     weir = keeper.add(h.Process(["bash", "-c", f"ulimit -n 300; exec '{h.BIN}' serve --config '{path}' --host 127.0.0.1 "
                                  "--port 0 --admin-port 0 --registry-port 0 --threads 2"]))
     bound = weir.ready()
@@ -64,24 +65,42 @@ def test_as_many_connections_as_descriptors_carry(keeper, upstream, tmp_path):
 
 
 def test_without_a_descriptor_accepting_rests_and_goes_on(start_weir, upstream):
-    a = upstream(name="a")
+    go_on = threading.Event()
+
+    def stream(conn, request):
+        if not request.asks("stream"):
+            conn.answer(request)
+            return
+        conn.start_stream()
+        conn.sse_event("one")
+        assert go_on.wait(4 * h.PATIENCE)
+        conn.sse_event("two")
+        conn.end_stream()
+
+    a = upstream(stream, name="a")
     weir = start_weir(config(a))
     weir.wait_up(a)
     served = h.RawClient(weir.data)
-    served.request(body={"model": "a"})
-    assert served.response().status == 200
+    served.request(body={"model": "a", "stream": True})
+    assert served.head()[0] == 200 and served.event() == "one"
     before = limit(weir, lowest_free(weir))
-    waits = h.RawClient(weir.data)                  # the kernel takes it; Weir cannot
-    waits.request(body={"model": "a"})
-    weir.wait_line("warn net: cannot accept: out of file descriptors; resting 100 ms$")
-    served.request(body={"model": "a"})
-    assert served.response().status == 200
+    waiting = []
+
+    def starved():
+        """The kernel takes them; Weir cannot, unless an idle connection of its checks has just ended."""
+        limit(weir, lowest_free(weir))
+        waiting.append(h.RawClient(weir.data))
+        waiting[-1].request(body={"model": "a"})
+        return weir.log_contains("warn net: cannot accept: out of file descriptors; resting 100 ms$")
+    h.wait_until(starved, "accepting to rest")
+    go_on.set()
+    assert served.event() == "two" and served.event() == "[DONE]"
     again = weir.wait_line("cannot accept: out of file descriptors; resting 100 ms .said ([1-9][0-9]*) times less.$")
     assert int(again.group(1)) < 1000               # tries in at least one second: a spin makes a hundred thousand
     limit(weir, before[0])
-    assert waits.response().status == 200
-    served.close()
-    waits.close()
+    assert [c.response().status for c in waiting] == [200] * len(waiting)
+    for c in (served, *waiting):
+        c.close()
 
 
 def test_a_request_is_worth_more_than_an_idle_connection(start_weir, upstream):

@@ -149,7 +149,7 @@ def test_terminating_gets_no_new_request_and_ends_what_runs(start_weir, upstream
     def stream(conn, request):
         conn.start_stream()
         conn.sse_event({"n": 1})
-        assert end.wait(h.PATIENCE)
+        assert end.wait(4 * h.PATIENCE)
         conn.sse_event({"n": 2})
         conn.end_stream()
 
@@ -219,7 +219,7 @@ def test_api_down_and_started_while_it_is_down(start_weir, upstream, api, tmp_pa
     api.start()
     wait_models(weir, b)
     assert listed(weir) == {address(a), address(b)}
-    assert stat(weir, "up", "kubernetes") == 1
+    h.wait_until(lambda: stat(weir, "up", "kubernetes") == 1, "the source")
 
 
 @pytest.mark.parametrize("fault", [(500, "etcdserver: leader changed"), (403, "endpointslices is forbidden"),
@@ -236,7 +236,7 @@ def test_answers_that_are_none_change_nothing(start_weir, upstream, api, fault):
     api.slice("llm-2", [b])
     api.fail(SLICES)
     wait_models(weir, b)
-    assert stat(weir, "up", "kubernetes") == 1
+    h.wait_until(lambda: stat(weir, "up", "kubernetes") == 1, "the source")
 
 
 @pytest.mark.parametrize("body", ["<html>", '{"kind": "Status"}', "{}",
@@ -265,7 +265,7 @@ def test_pods_that_may_not_be_read_are_done_without(start_weir, upstream, api):
     wait_models(weir, a)
     weir.wait_line('pods may not be read.*: pods is forbidden: User "weir" cannot list')
     assert names(weir)[address(a)]["metadata"] == {"pod": "a"}
-    assert stat(weir, "up", "kubernetes") == 1
+    h.wait_until(lambda: stat(weir, "up", "kubernetes") == 1, "the source")
 
 
 @pytest.mark.sanitize

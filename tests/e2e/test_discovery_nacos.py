@@ -207,9 +207,9 @@ def test_a_key_that_vanishes_is_unknown_not_an_error(start_weir, upstream, nacos
     double.put(host(a, metadata={"model_id": "m", "gpu_util": "50"}))
     weir = start_weir(source(double))
     weir.wait_up(a)
-    h.wait_until(lambda: weir.metrics().sum("weir_endpoint_gpu_util") or True, "the number")
+    h.wait_until(lambda: weir.metrics().sum("weir_endpoint_gpu_util_percent") == 50, "the number")
     double.put(host(a, metadata={"model_id": "m"}))
-    double.wait_polls(3)
+    h.wait_until(lambda: not weir.metrics().all("weir_endpoint_gpu_util_percent"), "the number to be gone")
     assert weir.chat().status == 200
     assert weir.up(a) == 1
 
@@ -366,7 +366,7 @@ def test_requests_are_signed(start_weir, upstream, nacos, tmp_path):
 def test_names_and_both_address_families_are_usable(start_weir, upstream, nacos):
     a = upstream(name="a")                              # M19
     double = nacos()
-    double.put(host(f"localhost:{a.port}"), host("::1:8001"), host("worker-1.svc:8000"))
+    double.put(host(f"localhost:{a.port}"), *(host(at, metadata={"model_id": "other"}) for at in ("::1:8001", "worker-1.svc:8000")))
     weir = start_weir(source(double))
     h.wait_until(lambda: len(endpoints(weir)) == 3, "all three")
     assert set(endpoints(weir)) == {f"localhost:{a.port}", "[::1]:8001", "worker-1.svc:8000"}

@@ -69,7 +69,7 @@ def test_addresses_of_a_name_are_endpoints(start_weir, upstream, dns):
     assert answered_by(weir) == {"a", "b"}
     dns.set("host-record=llm.test,127.0.0.2")
     h.wait_until(lambda: listed(weir) == {f"127.0.0.2:{a.port}"}, "the list without a")
-    assert stat(weir, "up", "dns") == 1
+    h.wait_until(lambda: stat(weir, "up", "dns") == 1, "the source")
 
 
 def test_aaaa_records_are_endpoints_with_brackets(start_weir, upstream, dns):
@@ -97,10 +97,11 @@ def test_srv_records_lead_to_ports_and_weights(start_weir, upstream, dns):
     weir = start_weir(by_dns(dns, "_http._tcp.llm.test"))
     for up in (a, b, backup):
         wait_models(weir, up)
-    found = names(weir)
-    assert {found[u.url.split("//")[1]]["weight"] for u in (a,)} == {0.333}
-    assert found[b.url.split("//")[1]]["weight"] == 1
-    assert found[backup.url.split("//")[1]]["weight"] == 0
+
+    def weights():
+        found = names(weir)
+        return [found[up.url.split("//")[1]]["weight"] for up in (a, b, backup)]
+    h.wait_until(lambda: weights() == [0.333, 1, 0], "the weights, and none for the second priority")
     assert answered_by(weir) == {"a", "b"}
     a.refuse()
     b.refuse()
@@ -167,7 +168,7 @@ def test_a_name_server_that_answers_for_one_family_is_enough(start_weir, upstrea
     names.answers[names.AAAA] = "servfail"
     weir = start_weir(config("dns", servers=[names.server], services=[f"llm.test:{a.port}"], interval="50ms"))
     wait_models(weir, a)
-    assert stat(weir, "up", "dns") == 1
+    h.wait_until(lambda: stat(weir, "up", "dns") == 1, "the source")
     names.answers.update({names.A: "servfail", names.AAAA: "none"})
     h.wait_until(lambda: stat(weir, "up", "dns") == 0, "the failure")
     assert answered_by(weir) == {"a"}
@@ -246,7 +247,7 @@ def test_etcd_down_restarted_and_compacted(start_weir, upstream, etcd, tmp_path)
     last = etcd.put(PREFIX + "a", doc(a, weight=4))
     etcd.call("/kv/compaction", {"revision": str(last), "physical": True})
     h.wait_until(lambda: names(weir)[f"127.0.0.1:{a.port}"]["weight"] == 4, "the new weight")
-    assert stat(weir, "up", "etcd") == 1
+    h.wait_until(lambda: stat(weir, "up", "etcd") == 1, "the source")
 
 
 def test_etcd_with_auth(start_weir, upstream, etcd):
@@ -447,12 +448,13 @@ def test_a_token_that_sees_a_part_takes_nobody_away(start_weir, upstream, keeper
         consul.hidden["t1"] = {"b", "c"}
         consul.news()
     h.wait_until(lambda: stat(weir, "held_endpoints", "consul") == 2, "two to be held")
-    assert stat(weir, "partial_lists", "consul") == 1 and stat(weir, "up", "consul") == 1
+    h.wait_until(lambda: stat(weir, "partial_lists", "consul") == 1 and stat(weir, "up", "consul") == 1, "the part")
     consul.drop(d)
     becomes(weir, a, b, c)
     assert answered_by(weir) == {"a", "b", "c"}
     c.refuse()
     becomes(weir, a, b)
+    weir.wait_line("may read only a part of llm")
     assert weir.output.count("may read only a part of llm") == 1
     # All is shown again, without b and c: gone.
     with consul.cond:
@@ -460,14 +462,14 @@ def test_a_token_that_sees_a_part_takes_nobody_away(start_weir, upstream, keeper
         del consul.services["b"], consul.services["c"]
         consul.news()
     becomes(weir, a)
-    assert stat(weir, "partial_lists", "consul") == 0
+    h.wait_until(lambda: stat(weir, "partial_lists", "consul") == 0, "the whole list")
     # A better token on disk is taken at once: it sees d, whom nothing announces.
     path.write_text("t2\n")
     with consul.cond:
         consul.token, consul.hidden["t1"] = "t2", {"d"}
         consul.put(d)
     weir.wait_up(d)
-    assert weir.output.count("may read only a part of llm") == 2
+    h.wait_until(lambda: weir.output.count("may read only a part of llm") == 2, "the second line")
     h.wait_until(lambda: stat(weir, "partial_lists", "consul") == 0, "the whole list")
 
 

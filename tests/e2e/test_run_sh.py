@@ -37,9 +37,17 @@ class RunSh(h.Process):
         return found
 
 
+def ended(pid):
+    """Gone, or a zombie that its parent has not asked about: either way its sockets are closed."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):     # also when it ends while it is looked at
+        return True
+
+
 def alive(pids):
-    return [p for p in pids if os.path.exists(f"/proc/{p}") and
-            open(f"/proc/{p}/stat", encoding="ascii", errors="replace").read().rsplit(")", 1)[1].split()[0] != "Z"]
+    return [p for p in pids if not ended(p)]
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
@@ -90,17 +98,8 @@ def test_a_mistake_in_the_arguments_is_said_once_and_is_no_taken_port():
     assert run.output == "weir: unknown flag --prot; did you mean --port?"
 
 
-def ended(pid):
-    """Gone, or a zombie that its parent has not asked about: either way its sockets are closed."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 def test_a_worker_that_dies_is_left_out_and_the_others_serve(keeper):
-    run = keeper.add(RunSh(*ANY_PORT, "--health-check-interval-secs", "1"))
+    run = keeper.add(RunSh(*ANY_PORT, "--health-check-interval-secs", "1", "--health-check-timeout-secs", "240"))
     run.wait_line("^Ctrl-C ends it all", timeout=300 * h.SLOW)
     below = run.children()
     (t4,) = (p for p, c in below.items() if "--gpu t4 " in c)

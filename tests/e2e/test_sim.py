@@ -31,7 +31,7 @@ def fleet(tmp_path, text):
 
 
 def sim(*args):
-    rc, out, err = h.run_weir("sim", *args)
+    rc, out, err = h.run_weir("sim", *args, timeout=10 * h.PATIENCE)     # it computes, as fast as the machine does
     assert (rc, err) == (0, ""), err
     return out
 

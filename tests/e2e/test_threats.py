@@ -10,6 +10,7 @@ import pytest
 import weir_harness as h
 
 TOKEN = "t0ken-7261"
+NO_BEATS = {"preserved.heart.beat.timeout": "3600000", "preserved.ip.delete.timeout": "7200000"}
 EVIL = "m\r\nX-Evil: 1\r\n\r\nHTTP/1.1 200 OK\n\x1b[31m\"<script>"
 
 
@@ -39,7 +40,8 @@ def test_who_registers_cannot_name_addresses_of_nobody(weir, host):
     assert weir.admin_http("GET", "/api/v1/endpoints").json()["endpoints"] == []
 
 
-def test_other_spellings_of_an_address_are_names_that_do_not_resolve(weir):
+def test_other_spellings_of_an_address_are_names_that_do_not_resolve(start_weir):
+    weir = start_weir({"routes": [{"timeouts": {"connect": "2s"}}]})     # a resolver that is out of reach may take longer
     for n, host in enumerate(("2852039166", "0xa9fea9fe", "169.254.43518", "0251.0376.0251.0376")):
         r = weir.registry_http("PUT", f"/v1/endpoints/x{n}", {"service": "s", "url": f"http://{host}:80", "models": [f"m{n}"]})
         if r.status == 201:
@@ -61,7 +63,7 @@ def test_registered_words_break_no_line_anywhere(start_weir, upstream):
     query = urllib.parse.urlencode({"serviceName": "s", "ip": "127.0.0.1", "port": up.port, "metadata": json.dumps(words)})
     assert weir.registry_http("POST", f"/nacos/v1/ns/instance?{query}").status in (200, 400)
     query = urllib.parse.urlencode({"serviceName": "s", "ip": "127.0.0.1", "port": up.port,
-                                    "metadata": json.dumps({"model_id": "m", "gpu_type": EVIL, EVIL: EVIL})})
+                                    "metadata": json.dumps({"model_id": "m", "gpu_type": EVIL, EVIL: EVIL, **NO_BEATS})})
     r = weir.registry_http("POST", f"/nacos/v1/ns/instance?{query}")
     if r.status == 200:
         h.wait_until(lambda: weir.chat().status == 200, "the model to be known")

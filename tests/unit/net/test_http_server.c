@@ -55,7 +55,7 @@ static void start(struct site *s)
 {
     struct http_server_options o = {.body_max = 1000,
                                     .connections_max = 10,
-                                    .idle_ns = 5 * NS_PER_S,
+                                    .idle_ns = 600 * NS_PER_S,
                                     .handler = handle,
                                     .ctx = s};
 

@@ -162,7 +162,10 @@ static void on_turn(struct loop_timer *t)
         loop_timer_set(r->loop, t, 0);
 }
 
-/* Turn the loop often enough for all that is on its way on this machine; for what must not happen. */
+/*
+ * Turn the loop often enough for all that has arrived; for what must not happen. What must happen is waited for: it may
+ * still be on its way, the kernel delivers on a thread of its own where it is busy.
+ */
 static void settle(struct rig *r)
 {
     r->turns = 0;
@@ -256,6 +259,14 @@ static void finish(struct rig *r)
     net_tls_peer_fini(&r->peer);
 }
 
+/* Until this side has so many bytes; then what must not come has its chance. */
+static void until_got(struct rig *r, const struct end *e, size_t n)
+{
+    while (buf_len(&e->got) < n)
+        settle(r);
+    settle(r);
+}
+
 #define FOR_EACH_TRANSPORT(...)                                                                    \
     for (size_t t_ = 0; t_ < ARRAY_LEN(transports); t_++) {                                        \
         under_test = &transports[t_];                                                              \
@@ -277,11 +288,11 @@ static void bytes_come_in_order_and_unused_ones_are_lent_again(void **state)
         struct end *e = start(&r);
         e->take = 3;
         assert_int_equal(net_conn_send_slice(&e->other->conn, SLICE("abcdefgh")), 0);
-        settle(&r);
+        until_got(&r, e, 3);
         assert_memory_equal(buf_slice(&e->got).p, "abc", 3);
         assert_int_equal(buf_len(&e->got), 3); /* the rest waits for news */
         assert_int_equal(net_conn_send_slice(&e->other->conn, SLICE("i")), 0);
-        settle(&r);
+        until_got(&r, e, 6);
         assert_int_equal(buf_len(&e->got), 6);
         net_conn_pause(&e->conn);
         net_conn_resume(&e->conn);
@@ -372,9 +383,9 @@ static void a_reader_that_pauses_is_seen_in_the_queue_and_told_when_it_is_empty(
         }
         settle(&r);
         size_t queued = net_conn_queued(&e->conn);
-        assert_true(queued >= (2 << 20)); /* it is not taken: the kernel's own buffers are full */
         settle(&r);
-        assert_int_equal(net_conn_queued(&e->conn), queued);
+        /* It is not taken, but for what the kernel's own buffers still have room for. */
+        assert_in_range(net_conn_queued(&e->conn), 2 << 20, queued);
         assert_int_equal(e->drained, 0);
         net_conn_resume(&e->other->conn);
         run(&r, one_drained);
@@ -497,9 +508,9 @@ static void a_pause_in_the_middle_keeps_the_rest_until_resume(void **state)
             loop_run(r.loop);
             e->take = MIN(e->take * 2, sizeof(big));
         }
-        settle(&r);
+        while (e->eofs == 0)
+            settle(&r);
         assert_memory_equal(buf_slice(&e->got).p, big, sizeof(big));
-        assert_true(e->eofs >= 1);
         assert_int_equal(e->closed, 0);
     })
 }
@@ -630,6 +641,11 @@ static void sending_to_a_peer_that_is_gone_is_told_from_the_loop_once(void **sta
     })
 }
 
+static bool a_stands(struct rig *r)
+{
+    return r->a.connected > 0;
+}
+
 /* Somebody who accepts and says nothing, or does not even accept: connecting ends in time. Unix refuses at once. */
 static void connecting_ends_in_time(void **state)
 {
@@ -656,14 +672,15 @@ static void connecting_ends_in_time(void **state)
         if (under_test->tls)
             assert_int_equal(net_conn_tls(&r.a.conn, client_tls, &r.peer), 0);
         bool hangs = under_test->tls && !under_test->local;
-        int rc = net_conn_connect(&r.a.conn, r.loop, &bound, 20 * NS_PER_MS);
+        uint64_t limit = hangs ? 20 * NS_PER_MS : 60 * NS_PER_S;
+        int rc = net_conn_connect(&r.a.conn, r.loop, &bound, limit);
         assert_int_equal(rc, 0);
         if (hangs || under_test->local) {
             run(&r, one_closed);
             assert_int_equal(r.a.error, hangs ? WEIR_E_TIMEOUT : WEIR_E_REFUSED);
             assert_int_equal(r.a.connected, 0);
         } else {
-            settle(&r);
+            run(&r, a_stands);
             assert_int_equal(r.a.connected, 1);
             assert_int_equal(r.a.closed, 0);
         }
