@@ -253,8 +253,7 @@ def test_a_full_queue_is_told_before_the_body(line, headers, size):
     assert refused_at_once(head_only(weir, headers)) == (429, "queue_full")
     # One that reads only when it has sent all gets the answer too.
     c = head_only(weir, headers)
-    for _ in range(35):
-        c.send(b" " * 1_000_000)
+    c.send(b" " * BODY)                 # in one go: a pause of seconds would end it
     assert refused_at_once(c) == (429, "queue_full")
     assert weir.metrics().sum("weir_buffered_bytes") < 1000
     steps.step(size + 1)
@@ -288,19 +287,22 @@ def test_the_other_refusals_come_before_the_body_too(start_weir, upstream):
 def test_full_buffers_are_told_before_the_body(start_weir, upstream):
     """Readers that stand still hold what they were sent, up to the budget; then new requests are refused by their head."""
     weir = start_weir({"limits": {"buffers": "1MiB"}})
-    weir.register(upstream(lambda conn, request: conn.respond(200, b"x" * 8_000_000), name="u"))
-    readers = []
-    while weir.metrics().sum("weir_buffered_bytes") <= 1 << 20:
-        assert len(readers) < 64
-        readers.append(h.RawClient(weir.data, rcvbuf=8192))
-        readers[-1].request(body={"model": "m"})
-        readers[-1].until(b"\r\n\r\n")
+    def large(conn, request):
+        conn.sock.settimeout(None)      # it is held back for as long as the test lasts
+        conn.respond(200, b"x" * (13 if request.asks("small") else 8_000_000))
+
+    weir.register(upstream(large, name="u"))
+    readers = [h.RawClient(weir.data, rcvbuf=8192) for _ in range(8)]
+    for c in readers:                   # 256 KiB are held for each
+        c.request(body={"model": "m"})
+    h.wait_until(lambda: weir.metrics().sum("weir_buffered_bytes") > 1 << 20, "more to be held than there is room for")
     assert refused_at_once(head_only(weir)) == (503, "overloaded")
     for c in readers:
         c.close()
     h.wait_until(lambda: weir.metrics().sum("weir_buffered_bytes") == 0, "the buffers to be free")
-    c = head_only(weir, length=13)
-    c.send(b'{"model":"m"}')
+    small = b'{"model":"m","small":1}'
+    c = head_only(weir, length=len(small))
+    c.send(small)
     assert c.response().status == 200
     c.close()
 
@@ -319,11 +321,13 @@ def test_probes_and_admin_answer_when_everything_is_full(start_weir, upstream):
         queue.send(i)
 
     def once(method, path, body=None):
-        http = h.Http(weir.data)
+        with weir.frozen():             # a connection beyond the limit has a second to say what it wants
+            c = h.RawClient(weir.data)
+            c.request(method, path, body=body)
         try:
-            return http(method, path, body)
+            return c.response()
         finally:
-            http.close()
+            c.close()
     for _ in range(3):
         assert [once("GET", p).status for p in ("/health", "/liveness", "/readiness", "/v1/models")] == [200] * 4
         r = once("POST", "/v1/chat/completions", {"model": "m"})
