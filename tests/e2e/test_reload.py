@@ -638,7 +638,7 @@ def test_the_decision_log_follows(start_weir, upstream):
 
 def test_without_a_file_sighup_goes_back_to_the_flags(start_weir, upstream):
     a = upstream(name="a")
-    weir = start_weir(args=["--worker-urls", a.url])
+    weir = start_weir(args=["--worker-urls", a.url, "--health-check-timeout-secs", "240"], plain=True)
     weir.wait_up(a)
     apply(weir, json.dumps({"limits": {"body": "1KiB"}}))
     assert weir.chat(padding="x" * 2048).error() == (413, "body_too_large")
