@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import socket
+import struct
 import threading
 
 import pytest
@@ -258,24 +259,16 @@ def test_b1_while_a_connection_to_the_worker_is_being_made(start_weir, client):
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        blockers = []
+        blocker = socket.create_connection(full.getsockname(), h.PATIENCE)
 
         class Full:
             name, url = "full", "http://127.0.0.1:%d" % full.getsockname()[1]
 
-        def hangs():
-            s = socket.socket()
-            s.setblocking(False)
-            s.connect_ex(full.getsockname())
-            blockers.append(s)
-            s.settimeout(0.05)
-            try:
-                s.send(b"x")
-                return False
-            except OSError:
-                return True
+        def is_full():
+            waiting, most = struct.unpack_from("II", full.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 24)
+            return waiting > most       # tcpi_unacked and tcpi_sacked of a listener
 
-        h.wait_until(hangs, "the backlog to be full")
+        h.wait_until(is_full, "the backlog to be full")
         weir.register(Full, wait=False)
         h.wait_until(lambda: weir.up(Full) is not None, "it to be known")
         c = client(weir)
@@ -283,8 +276,7 @@ def test_b1_while_a_connection_to_the_worker_is_being_made(start_weir, client):
         h.wait_until(lambda: weir.inflight() == 1, "the request to have an endpoint")
         c.close()
         gone(weir)
-        for s in blockers:
-            s.close()
+        blocker.close()
 
 
 @pytest.mark.sanitize
