@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queue: who is served first, who is refused, and when. Field reports F4, F7, F8, F9."""
 import json
+import socket
 import threading
 import time
 
@@ -228,9 +229,11 @@ MODEL = {"X-Model-Id": "m"}
 BODY = 35_000_000
 
 
-def head_only(weir, headers=(), length=BODY):
+def head_only(weir, headers=(), length=BODY, sndbuf=None):
     """Send the head of a large request, and not one byte of its body, which is to be sent slowly."""
     c = h.RawClient(weir.data)
+    if sndbuf:
+        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf)
     fields = "".join(f"{k}: {v}\r\n" for k, v in dict(headers).items())
     c.send(f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n{fields}Content-Length: {length}\r\n\r\n")
     return c
@@ -251,10 +254,15 @@ def test_a_full_queue_is_told_before_the_body(line, headers, size):
     for i in range(size + 1):
         queue.send(i)
     assert refused_at_once(head_only(weir, headers)) == (429, "queue_full")
-    # One that reads only when it has sent all gets the answer too.
-    c = head_only(weir, headers)
-    c.send(b" " * BODY)                 # in one go: a pause of seconds would end it
-    assert refused_at_once(c) == (429, "queue_full")
+    # One that reads only when it has sent all gets the answer too, and a clean end: what came after the head was read. It
+    # is all there when Weir looks, which waits for seconds only.
+    body = b" " * (256 << 10)
+    with weir.frozen():
+        c = head_only(weir, headers, len(body), sndbuf=1 << 20)
+        c.send(body)
+    assert c.response().error() == (429, "queue_full")
+    assert (c.rest(), c.was_reset) == (b"", False)
+    c.close()
     assert weir.metrics().sum("weir_buffered_bytes") < 1000
     steps.step(size + 1)
     assert [queue.status(i) for i in range(size + 1)] == [200] * (size + 1)
