@@ -224,7 +224,9 @@ static void defaults(void)
     app.route = (struct route){
         .path = SLICE("/v1/**"),
         .policy = &app.policy,
-        .timeouts = {.connect_ns = PATIENCE, .first_byte_ns = PATIENCE, .between_bytes_ns = PATIENCE},
+        .timeouts = {.connect_ns = PATIENCE,
+                     .first_byte_ns = PATIENCE,
+                     .between_bytes_ns = PATIENCE},
         .retry = {.connect_attempts = 3, .budget_percent = 20, .budget_min_per_s = 3},
         .queue = {.size = 1024, .timeout_ns = PATIENCE, .age_ns = 10 * NS_PER_S},
     };
