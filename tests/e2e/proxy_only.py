@@ -3,11 +3,16 @@
 import json
 import os
 import queue
+import random
+import signal
 import socket
 import struct
 import subprocess
 import threading
 import time
+
+import weir_harness
+from weir_harness import stutter
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.dirname(os.environ.get("WEIR_BIN", os.path.join(ROOT, "build", "weir")))
@@ -21,6 +26,7 @@ def wait_until(what, true):
     while not true():
         assert time.monotonic() < end, f"waited in vain for: {what}"
         time.sleep(0.005)
+    stutter("test")
 
 
 def reset(sock):
@@ -31,11 +37,12 @@ def reset(sock):
 class Reader:
     """Reads messages off a socket."""
 
-    def __init__(self, sock):
-        self.sock, self.buf, self.raw = sock, bytearray(), bytearray()
+    def __init__(self, sock, who="test"):
+        self.sock, self.buf, self.raw, self.who = sock, bytearray(), bytearray(), who
         sock.settimeout(PATIENCE)
 
     def more(self):
+        stutter(self.who)
         data = self.sock.recv(65536)
         self.buf += data
         self.raw += data
@@ -123,6 +130,7 @@ class Up:
                 sock, _ = self.sock.accept()
             except OSError:
                 return
+            stutter("double")
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             conn = Conn(self, sock)
             with self.lock:
@@ -144,7 +152,7 @@ class Up:
 
 class Conn:
     def __init__(self, up, sock):
-        self.up, self.sock, self.reader, self.served = up, sock, Reader(sock), 0
+        self.up, self.sock, self.reader, self.served = up, sock, Reader(sock, "double"), 0
         sock.settimeout(None)
 
     def run(self):
@@ -162,12 +170,16 @@ class Conn:
     def serve(self):
         r = Message(self.reader, request=True)
         self.served += 1
+        stutter("double")
         with self.up.lock:
             self.up.requests.append(r)
+        stutter("double")
         self.up.seen.put(r)
+        stutter("double")
         self.up.script(self, r)
 
     def send(self, data):
+        stutter("double")
         self.sock.sendall(data)
 
     def reply(self, body=b'{"ok":true}', status="200 OK", fields=""):
@@ -209,6 +221,15 @@ class Proxy:
         assert ready and ready.startswith("ready data="), ready or self.p.stderr.read()
         host, port = ready.split("=", 1)[1].rsplit(":", 1)
         self.addr = (host, int(port))
+        if weir_harness.STUTTER:
+            threading.Thread(target=self.stutter, daemon=True).start()
+
+    def stutter(self):
+        while self.p.poll() is None:
+            time.sleep(random.random() * 0.2)
+            self.p.send_signal(signal.SIGSTOP)
+            stutter("program")
+            self.p.send_signal(signal.SIGCONT)
 
     def pump(self):
         for line in self.p.stdout:
@@ -224,9 +245,13 @@ class Proxy:
 
     def quiet(self):
         """Wait until nothing is under way; the ledger is then exactly empty."""
-        wait_until("no exchange under way", lambda: self.stats()["active"] == 0)
-        s = self.stats()
-        assert s["total_inflight"] == 0 and s["waiting"] == 0 and s["buffered"] == 0, s
+        s = {}
+
+        def over():     # an exchange that is no longer active may still be about to give back what it had
+            s.update(self.stats())
+            return not any(s[what] for what in ("active", "total_inflight", "waiting", "buffered"))
+
+        wait_until(["no exchange under way and nothing held, in", s], over)
         return s
 
     def stop(self):
@@ -248,6 +273,7 @@ class Client:
         self.reader = Reader(self.sock)
 
     def send(self, data):
+        stutter("test")
         self.sock.sendall(data)
 
     def post(self, body=b'{"model":"m"}', path="/v1/chat/completions", fields=(), version="1.1", length=True):

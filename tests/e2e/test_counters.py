@@ -57,14 +57,12 @@ def test_c1_requests_cancelled_anywhere_leave_nothing_behind(weir, upstream):
                 c.rst() if where == 1 else c.close()       # in the middle of the body
     h.wait_until(lambda: weir.inflight() == 0, "the ledger to be empty")
     assert all(v == 0 for _, v in weir.metrics().all("weir_queue_length"))
-    # An honest count again: the next requests spread evenly.
+    # An honest count again: the next requests spread evenly. Who answered counts: what was cancelled may still arrive.
     for up in ups:
         up.behaviour = h.answer_at_once
-    before = [up.hits() for up in ups]
-    for _ in range(100):
-        assert weir.chat().status == 200
+    seen = collections.Counter(weir.chat().header("x-worker") for _ in range(100))
     # One turn more or less: the rotation still owes what picks among fewer idle endpoints left behind.
-    assert all(abs(up.hits() - n - 25) <= 1 for up, n in zip(ups, before)), [up.hits() - n for up, n in zip(ups, before)]
+    assert sum(seen.values()) == 100 and all(abs(seen[up.name] - 25) <= 1 for up in ups), seen
 
 
 def test_c2_health_checks_never_touch_the_count(start_weir, upstream):
@@ -116,9 +114,9 @@ def test_c4_what_weir_answers_itself_lowers_nothing(weir, upstream):
             assert weir.chat().status == 200
         assert all(v >= 0 for _, v in weir.metrics().all("weir_inflight"))
     before = [up.hits() for up in ups]
-    for _ in range(1000):
+    for _ in range(400):
         assert weir.chat().status == 200
-    assert all(abs(up.hits() - n - 250) <= 1 for up, n in zip(ups, before)), [up.hits() - n for up, n in zip(ups, before)]
+    assert all(abs(up.hits() - n - 100) <= 1 for up, n in zip(ups, before)), [up.hits() - n for up, n in zip(ups, before)]
 
 
 def test_c5_the_count_rises_with_the_pick_not_with_the_first_byte(weir, upstream):

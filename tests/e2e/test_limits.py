@@ -115,7 +115,7 @@ def test_a_body_that_is_held_back_for_the_worker_is_not_slow(start_weir, upstrea
         conn.respond(200, "{}")
 
     asked = threading.Event()
-    weir = start_weir({"limits": {"peek_max": "1MiB", "body_read": "2s", "body_rate": "1MiB"}})
+    weir = start_weir({"limits": {"peek_max": "1MiB", "body_read": "15s", "body_rate": "1MiB"}})
     weir.register(upstream(late, name="u", raw=True))
     body = b'{"model":"m","p":"' + b"x" * 12_000_000 + b'"}'
     c = h.RawClient(weir.data)
@@ -124,7 +124,7 @@ def test_a_body_that_is_held_back_for_the_worker_is_not_slow(start_weir, upstrea
         b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body),))
     sender.start()
     assert asked.wait(h.PATIENCE)
-    time.sleep(5)                       # longer than twice body_read
+    time.sleep(32)                      # longer than twice body_read
     go.set()
     assert c.response().status == 200
     sender.join()
@@ -171,14 +171,14 @@ def test_a_stream_without_end_is_cut_where_the_config_says(start_weir, upstream,
 @pytest.mark.sanitize
 def test_silence_is_bounded_by_its_own_limits_only(start_weir, upstream):
     """F1, A12 scaled: all that is not about silence of the worker is short, and a long silence does no harm."""
-    short = "700ms"
+    short = "300ms"
 
     def silent(conn, request):
-        time.sleep(1.5)                 # the silence under test; longer is the same
+        time.sleep(0.7)                 # the silence under test; longer is the same
         if request.asks("stream"):
             conn.start_stream()
             conn.sse_event({"n": 1})
-            time.sleep(1.5)
+            time.sleep(0.7)
             conn.end_stream()
         else:
             conn.answer(request)
@@ -188,9 +188,10 @@ def test_silence_is_bounded_by_its_own_limits_only(start_weir, upstream):
     up = upstream(silent, name="u")
     weir.register(up)
     clients = []
-    for i in range(6):                  # each asks as soon as it has come: `idle` is short
-        clients.append(h.RawClient(weir.data))
-        clients[i].request(body={"model": "m", "stream": i % 2 == 0})
+    with weir.frozen():                 # each asks as soon as it has come: `idle` is short, and they may be slow
+        for i in range(6):
+            clients.append(h.RawClient(weir.data))
+            clients[i].request(body={"model": "m", "stream": i % 2 == 0})
     for c in clients:
         assert c.response().status == 200
         c.close()
@@ -253,6 +254,7 @@ def test_g1_readers_that_never_read_hold_little_and_harm_nobody(weir, upstream):
         if request.asks("n") is None:
             h.answer_at_once(conn, request)
             return
+        conn.sock.settimeout(None)      # it is held back for as long as the test lasts
         conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n")
         for _ in range(50):
             conn.send(b"x" * 1_000_000)

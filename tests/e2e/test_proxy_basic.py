@@ -57,9 +57,9 @@ def test_keep_alive_on_both_sides(start):
     u = start.up()
     p = start(u)
     c = Client(p)
-    for _ in range(50):
+    for _ in range(50):     # all at once: Weir closes a connection to a worker that rests for seconds
         c.post()
-        assert c.answer().status == 200
+    assert [c.answer().status for _ in range(50)] == [200] * 50
     assert u.hits() == 50 and len(u.conns) == 1
     assert p.stats()["upstream_connections"] == 1
 
@@ -100,10 +100,10 @@ def test_head_204_and_304(start):
     p = start(u)
     c = Client(p)
     c.get("/v1/x", method="HEAD")
-    assert c.answer(head_only=True).all("Content-Length") == ["1234"]
     c.get("/v1/204")
-    assert c.answer().status == 204
     c.get("/v1/304")
+    assert c.answer(head_only=True).all("Content-Length") == ["1234"]
+    assert c.answer().status == 204
     assert c.answer().get("ETag") == "x"
     assert len(u.conns) == 1
 
@@ -456,7 +456,7 @@ def test_half_close(start):
     go = threading.Event()
 
     def script(c, r):
-        go.wait(PATIENCE)
+        go.wait(4 * PATIENCE)
         c.reply()
     u = start.up(script)
     p = start(u, args=["--half-close", "keep"])
@@ -514,16 +514,20 @@ def test_random_aborts_leave_every_counter_at_zero(start):
 # ---- attempts --------------------------------------------------------------------------------------------------
 
 def test_a_refused_connection_is_retried_elsewhere(start):
-    dead = socket.create_server(("127.0.0.1", 0))
-    addr = f"127.0.0.1:{dead.getsockname()[1]}"
-    dead.close()
     u = start.up()
-    p = start(f"{addr},model=m", u)
-    assert [ask(p).status for _ in range(10)] == [200] * 10
-    assert p.stats()["retries"]["connect"] >= 1
-    p2 = start(f"{addr},model=m")
-    a = ask(p2)
-    assert (a.status, a.code()) == (502, "upstream_failed")
+    with socket.socket() as dead:       # bound, and so nobody else's; it does not listen
+        dead.bind(("127.0.0.1", 0))
+        addr = f"127.0.0.1:{dead.getsockname()[1]}"
+        p = start(f"{addr},model=m", u)
+        for n in range(200):
+            assert ask(p).status == 200
+            if n >= 9 and p.stats()["retries"]["connect"]:
+                break
+        else:
+            pytest.fail("none was sent to the dead one first: each has an even chance")
+        p2 = start(f"{addr},model=m")
+        a = ask(p2)
+        assert (a.status, a.code()) == (502, "upstream_failed")
     p.quiet()
     p2.quiet()
 
@@ -599,15 +603,15 @@ def test_a_reused_connection_that_died_is_tried_once_more(start):
     u = start.up(script)
     p = start(u)
     c = Client(p)
-    for _ in range(3):
-        c.post()
-        assert c.answer().status == 200
-    # first, then (second on it dies, again on a fresh one) twice
-    assert u.hits() == 5 and p.stats()["retries"]["reused_connection"] == 2
     body = b'{"model":"m","p":"' + b"x" * (3 << 20) + b'"}'     # above what is kept for a retry
+    for _ in range(3):      # all at once: no connection to the worker rests for so long that Weir closes it
+        c.post()
     c.post(body)
+    assert [c.answer().status for _ in range(3)] == [200] * 3
     a = c.answer()
     assert (a.status, a.code()) == (502, "upstream_failed")
+    # first, then (second on it dies, again on a fresh one) twice, then the one that is not repeated
+    assert u.hits() == 6 and p.stats()["retries"]["reused_connection"] == 2
     p.quiet()
 
 
@@ -658,7 +662,7 @@ def held(start, *queue):
     go = threading.Event()
 
     def script(c, r):
-        go.wait(PATIENCE)
+        go.wait(4 * PATIENCE)
         c.reply()
     u = start.up(script)
     p = start(f"{u.addr},model=m,limit=1", args=queue)
@@ -707,7 +711,7 @@ def test_a_new_endpoint_serves_those_who_wait(start):
     go = threading.Event()
 
     def script(c, r):
-        go.wait(PATIENCE)
+        go.wait(4 * PATIENCE)
         c.reply()
     u, v = start.up(script), start.up()
     p = start(f"{u.addr},model=m,limit=1")
@@ -777,7 +781,7 @@ def test_a_burst_is_spread_evenly_before_any_answer(start):
     go = threading.Event()
 
     def script(c, r):
-        go.wait(PATIENCE)
+        go.wait(4 * PATIENCE)
         c.reply()
     ups = [start.up(script) for _ in range(4)]
     p = start(*ups)
@@ -956,7 +960,7 @@ def test_drain_lets_streams_end_and_answers_on_open_connections(start):
         if b"long" in r.body:
             c.start_stream()
             c.chunk(b"data: 1\n\n")
-            go.wait(PATIENCE)
+            go.wait(4 * PATIENCE)
             c.end_stream()
         else:
             c.reply()
@@ -967,7 +971,7 @@ def test_drain_lets_streams_end_and_answers_on_open_connections(start):
     assert idle.answer().status == 200
     stream.post(b'{"model":"m","x":"long"}')
     stream.reader.until(b"data: 1\n\n")
-    assert p.command("drain 20000") == "draining"
+    assert p.command("drain 3600000") == "draining"
 
     def refused():
         try:

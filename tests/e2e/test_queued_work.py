@@ -9,7 +9,9 @@ import weir_harness as h
 
 def fleet(weir, start_worker, n=2):
     for _ in range(n):
-        start_worker("--registry", "http://%s:%d" % weir.registry, "--service", "llm", "--time-scale", "1000")
+        # It reports what it is when it comes; later ones would tell of requests that have ended since.
+        start_worker("--registry", "http://%s:%d" % weir.registry, "--service", "llm", "--time-scale", "1000",
+                     "--report", "1h")
     h.wait_until(lambda: sum(e["health"] == "up" for e in endpoints(weir)) == n, "the fleet")
 
 

@@ -368,6 +368,8 @@ def test_listeners_come_and_go_and_the_others_do_not_notice(keeper, upstream, tm
             socket.create_connection(("127.0.0.1", old), h.PATIENCE).close()
         except ConnectionRefusedError:
             return True
+        except ConnectionResetError:                # it was in the backlog of the socket that was closed
+            pass
         return False
 
     h.wait_until(refused, "the old port to be closed")
@@ -409,7 +411,7 @@ def test_a_hundred_reloads_under_load_lose_nothing(start_weir, upstream):
             return
         conn.start_stream()
         n = 0
-        while not stop.wait(0.002):
+        while not stop.wait(0.01):
             conn.sse_event(f"{conn.upstream.name}-{n}")
             n += 1
         conn.sse_event(f"last-{n}")
@@ -468,7 +470,7 @@ def test_a_hundred_reloads_under_load_lose_nothing(start_weir, upstream):
     apply(weir, base)
     stop.set()
     for t in [t for t, _ in streams] + askers:
-        t.join(h.PATIENCE)
+        t.join(4 * h.PATIENCE)
         assert not t.is_alive()
     assert not failures, failures[:3]
     for _, out in streams:
@@ -507,7 +509,7 @@ def test_a_reload_while_draining_is_refused_and_the_stream_ends_well(start_weir,
         conn.end_stream()
 
     a, b = upstream(serve, name="a"), upstream(name="b")
-    weir = start_weir(config(a))
+    weir = start_weir(config(a, limits={"drain": "1h"}))
     weir.wait_up(a)
     c = h.RawClient(weir.data)
     c.request(body={"model": "m", "stream": True})
@@ -567,12 +569,16 @@ def test_hundreds_of_reloads_leave_nothing_behind(start_weir, upstream):
             apply(weir, config(a, models={f"model-{k}": {"aliases": [f"alias-{k}"]} for k in range(300)},
                                limits={"body": f"{i + 1}MiB"}))
 
+    def descriptors():
+        return len(os.listdir(f"/proc/{weir.pid}/fd"))
+
     many(50)
-    before = resident(), len(os.listdir(f"/proc/{weir.pid}/fd"))
+    before = resident(), descriptors()
     many(250)                                       # a configuration of this size takes some 100 KiB
+    # The last ones may be about to go.
     if h.SLOW == 1:                                 # sanitizers keep what was freed
-        assert resident() < before[0] + 10 * 1024
-    assert len(os.listdir(f"/proc/{weir.pid}/fd")) <= before[1]
+        h.wait_until(lambda: resident() < before[0] + 10 * 1024, "the memory of all but the first and the last")
+    h.wait_until(lambda: descriptors() <= before[1], "no descriptor to be left over")
     opened.set()
     assert old.response().status == 200
     old.close()
@@ -632,7 +638,7 @@ def test_the_decision_log_follows(start_weir, upstream):
 
 def test_without_a_file_sighup_goes_back_to_the_flags(start_weir, upstream):
     a = upstream(name="a")
-    weir = start_weir(args=["--worker-urls", a.url])
+    weir = start_weir(args=["--worker-urls", a.url, "--health-check-timeout-secs", "240"], plain=True)
     weir.wait_up(a)
     apply(weir, json.dumps({"limits": {"body": "1KiB"}}))
     assert weir.chat(padding="x" * 2048).error() == (413, "body_too_large")

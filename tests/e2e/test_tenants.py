@@ -83,7 +83,7 @@ def test_a_tenant_has_no_more_under_way_than_it_may(start_weir, upstream):
     up.wait_hits(5)
     # Another limit counts at once, and those under way are still counted.
     config["tenants"]["small"]["max_in_flight"] = 3
-    assert weir.admin_http("POST", "/api/v1/config/apply", json.dumps(config)).status == 200
+    assert weir.admin_http("POST", "/api/v1/config/apply", json.dumps(h.patient(config))).status == 200
     clients.append(send(weir, "f", "small"))
     up.wait_hits(6)
     assert weir.chat(headers={"X-Tenant-Id": "small"}).error() == (429, "rate_limited")
@@ -108,7 +108,7 @@ def test_tenants_come_and_go_for_as_long_as_it_runs(start_weir, upstream):
     held = send(weir, "held", "t0-500")
     up.wait_hits(1)
     for edition in range(1, 7):
-        r = weir.admin_http("POST", "/api/v1/config/apply", json.dumps(listing(edition)))
+        r = weir.admin_http("POST", "/api/v1/config/apply", json.dumps(h.patient(listing(edition))))
         assert r.status == 200, r.body
     assert weir.metrics().value("weir_tenant_in_flight", tenant="t0-500") == 1
     clients = [held, send(weir, "new", "t6-998")]

@@ -13,8 +13,12 @@ import pytest
 import weir_harness as h
 
 websockets = pytest.importorskip("websockets")
-from websockets.sync.client import connect      # noqa: E402
-from websockets.sync.server import serve        # noqa: E402
+from websockets.sync import client as ws_client     # noqa: E402
+from websockets.sync import server as ws_server     # noqa: E402
+
+# Handshakes, pings and closes have seconds by default.
+PATIENT = {"open_timeout": 4 * h.PATIENCE, "close_timeout": 4 * h.PATIENCE, "ping_interval": None, "max_size": None,
+           "compression": None}
 
 REQUEST = "GET /v1/realtime?model=%s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s\r\n"
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
@@ -65,7 +69,7 @@ def websocket_server(name, seen):
     def checks(ws, request):
         return None if request.path.startswith("/v1/realtime") else ws.respond(200, "")
 
-    with serve(handler, "127.0.0.1", 0, process_request=checks, max_size=None, compression=None) as server:
+    with ws_server.serve(handler, "127.0.0.1", 0, process_request=checks, **PATIENT) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         server.url, server.name = "http://127.0.0.1:%d" % server.socket.getsockname()[1], name
@@ -84,7 +88,7 @@ def test_p1_a_websocket_goes_to_the_model_in_its_query(start_weir, tmp_path):
         weir.register(x, models=("gpt-x",))
         weir.register(y, models=("y",))
         url = "ws://%s:%d/v1/realtime?intent=a&model=" % weir.data
-        with connect(url + "gpt-x", max_size=None, compression=None) as ws:
+        with ws_client.connect(url + "gpt-x", **PATIENT) as ws:
             assert ws.recv() == "sx"
             assert weir.metrics().value("weir_inflight", endpoint="sx") == 1
             assert weir.metrics().value("weir_sockets") == 1
@@ -94,15 +98,15 @@ def test_p1_a_websocket_goes_to_the_model_in_its_query(start_weir, tmp_path):
             ws.send(["frag", "men", "ted"])
             assert ws.recv() == "fragmented"
             assert ws.ping("are you there").wait(h.PATIENCE)
-            with connect(url + "y", compression=None) as other:     # the other one, at the same time
+            with ws_client.connect(url + "y", **PATIENT) as other:     # the other one, at the same time
                 assert other.recv() == "sy"
                 assert weir.inflight() == 2
-        with connect(url + "gpt+alias", compression=None) as ws:    # the engine knows the real name only
+        with ws_client.connect(url + "gpt+alias", **PATIENT) as ws:    # the engine knows the real name only
             assert ws.recv() == "sx"
         assert [r.path for r in seen] == ["/v1/realtime?intent=a&model=" + m for m in ("gpt-x", "y", "gpt-x")]
         outcomes(weir, ok=3)
         with pytest.raises(websockets.exceptions.InvalidStatus) as e:
-            connect(url + "nobody")
+            ws_client.connect(url + "nobody", **PATIENT)
         assert e.value.response.status_code == 404
         assert json.loads(e.value.response.body)["error"]["code"] == "model_not_found"
     weir.stop()
@@ -165,6 +169,7 @@ def test_megabytes_both_ways_at_once_arrive_as_they_were(weir, upstream, client)
     weir.register(upstream(echo, name="u"))
     c = client(weir)
     switched(c)
+    c.sock.settimeout(4 * h.PATIENCE)       # for all that is sent, not for each part
     data = random.Random(5).randbytes(8 << 20)
     sender = threading.Thread(target=c.send, args=(data,))
     sender.start()
@@ -459,7 +464,7 @@ def test_silence_on_both_sides_ends_it(start_weir, upstream, client):
 
 
 def test_a_drain_waits_for_sockets_and_a_second_signal_does_not(start_weir, upstream, client):
-    weir = start_weir()
+    weir = start_weir({"limits": {"drain": "1h"}})
     weir.register(upstream(echo, name="u"))
     c = client(weir)
     switched(c)
@@ -472,7 +477,7 @@ def test_a_drain_waits_for_sockets_and_a_second_signal_does_not(start_weir, upst
     assert weir.wait() == 0
     weir.killed = True
 
-    other = start_weir()
+    other = start_weir({"limits": {"drain": "1h"}})
     other.register(upstream(echo, name="v"))
     c = client(other)
     switched(c)

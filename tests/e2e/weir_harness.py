@@ -735,6 +735,20 @@ def answer_at_once(conn, request):
         conn.answer(request)
 
 
+def listen(host, port=0, backlog=1024):
+    """
+    (listener, guard): the guard is bound to the same port and never listens. When the listener is closed, connects are
+    refused for as long as the guard lives; without it the kernel might give the port to another test's server.
+    """
+    listener, guard = (socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) for _ in range(2))
+    for s in (listener, guard):
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    guard.bind(listener.getsockname())
+    listener.listen(backlog)
+    return listener, guard
+
+
 class FakeUpstream:
     """A scripted server: `behaviour(conn, request)` per request, in a thread per connection.
 
@@ -752,8 +766,7 @@ class FakeUpstream:
         self.healthy = True
         self.probe_gate = threading.Event()     # cleared: probes are left without an answer
         self.probe_gate.set()
-        self.listener = socket.create_server((host, port), backlog=1024,
-                                             family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self.listener, self.guard = listen(host, port)
         self.port = self.listener.getsockname()[1]
         self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
         self.thread = threading.Thread(target=self._accept, daemon=True)
@@ -858,6 +871,7 @@ class FakeUpstream:
     def stop(self):
         self.probe_gate.set()
         self.refuse()
+        self.guard.close()
         assert not self.errors, f"behaviour of {self.name} failed: {self.errors}"
 
 
