@@ -17,7 +17,6 @@
 
 enum { BODY_MAX = 1 << 20, ANSWER_MAX = 1 << 22, URL_MAX = 8192 };
 
-static const uint64_t exchange_timeout = 2 * NS_PER_S;
 static const uint64_t backoff_first = 200 * NS_PER_MS;
 static const uint64_t backoff_max = 5 * NS_PER_S;
 
@@ -221,7 +220,7 @@ static int begin(struct reporter *r, enum report_step step)
             .content_type = q.type,
             .bearer = step == STEP_LOGIN || r->target->plain_token ? NULL : r->bearer,
             .authorization = step == STEP_LOGIN || !r->target->plain_token ? NULL : r->bearer,
-            .timeout_ns = exchange_timeout,
+            .timeout_ns = r->timeout_ns,
             .body_max = ANSWER_MAX,
             .done = step == STEP_LOAD ? on_load_done : on_control_done,
             .ctx = r,
@@ -388,6 +387,7 @@ int report_new(struct loop *loop,
     buf_init(&r->sent, loop_mem(), BODY_MAX);
     buf_init(&r->sending, loop_mem(), BODY_MAX);
     r->interval_ns = o->interval_ns;
+    r->timeout_ns = o->timeout_ns;
     r->fill = o->fill;
     r->on_registered = o->on_registered;
     r->on_stopped = o->on_stopped;

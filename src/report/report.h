@@ -37,12 +37,13 @@ struct report_options {
         *instance;   /**< borrowed until report_free(); its epoch is where this reporter starts */
     uint64_t ttl_ns; /**< of the lease; Nacos has its own */
     uint64_t interval_ns; /**< between load reports; 0 = none are sent */
+    uint64_t timeout_ns;  /**< of one exchange */
     uint64_t seed;        /**< for jitter */
     /** Fill the sample's values and known bits; epoch and seq are set afterwards. */
     void (*fill)(void *ctx, struct sample *s);
     /** The registry has it for the first time. May be NULL. */
     void (*on_registered)(void *ctx);
-    /** report_stop() is through: deregistered, or given up after 4 s at most. Not called inside report_stop(). May free the reporter. */
+    /** report_stop() is through: deregistered, or given up after two timeouts at most. Not called inside report_stop(). May free the reporter. */
     void (*on_stopped)(void *ctx);
     void *ctx;
 };

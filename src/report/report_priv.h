@@ -85,6 +85,7 @@ struct reporter {
     uint64_t ttl_ns;       /* in force */
     uint64_t asked_ttl_ns; /* by the options */
     uint64_t interval_ns;
+    uint64_t timeout_ns;
     void (*fill)(void *ctx, struct sample *s);
     void (*on_registered)(void *ctx);
     void (*on_stopped)(void *ctx);

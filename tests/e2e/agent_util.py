@@ -34,10 +34,12 @@ class Server:
                     params.update(urllib.parse.parse_qsl(body, keep_blank_values=True))
                 elif body:
                     params = json.loads(body)
+                h.stutter("double")
                 with outer.cond:
                     status, answer = outer.answer(self.command, urllib.parse.unquote(path), params, self.headers)
                     outer.calls.append((self.command, urllib.parse.unquote(path), params))
                     outer.cond.notify_all()
+                h.stutter("double")
                 data = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
@@ -139,8 +141,10 @@ class Registry(Server):
         self.httpd.socket = context.wrap_socket(self.httpd.socket, server_side=True)
         self.url = f"https://127.0.0.1:{self.port}"
 
-    def wait_registered(self):
-        return self.wait(lambda m, p, b: m == "PUT", "a registration")[2]
+    def wait_registered(self, *keys, **fields):
+        """A registration that has these keys, and these values."""
+        return self.wait(lambda m, p, b: m == "PUT" and all(k in b for k in keys)
+                         and all(b.get(k) == v for k, v in fields.items()), f"a registration with {keys} {fields}")[2]
 
     def wait_load(self, **fields):
         """A load report with these values; a value of None must be absent."""
@@ -230,7 +234,9 @@ def one_gpu(i, free=21474836480, util=37, name="NVIDIA H100 80GB HBM3", more="")
 class Agent(h.Process):
     def __init__(self, registry, engine_url, *args, advertise="10.0.0.5:8000", gpus=None, nvml=NVML, command=(), env=None,
                  interval="50ms"):
-        argv = [h.BIN, "agent", "--registry", registry, "--advertise", advertise, "--service", "llm"]
+        # As h.Weir is patient: how long a double takes to answer, and a drain, is not what these tests are about.
+        argv = [h.BIN, "agent", "--registry", registry, "--advertise", advertise, "--service", "llm", "--timeout", "4m",
+                "--drain", "1h"]
         argv += ["--interval", interval] if interval else []
         if engine_url:
             argv += ["--engine-url", engine_url]

@@ -119,6 +119,7 @@ class Etcd(Program):
                 time.sleep(0.1)
 
     def send(self, path, body):
+        h.stutter("test")
         request = urllib.request.Request(self.url + "/v3" + path, json.dumps(body).encode(),
                                          {"Authorization": self.token} if self.token else {})
         context = self.tls.client(self.tls.cert) if self.tls else None
@@ -213,11 +214,13 @@ class Consul:
                 path, _, query = self.path.partition("?")
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
                 query = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+                h.stutter("double")
                 with outer.cond:
                     outer.calls.append((self.command, urllib.parse.unquote(path), query, body))
                     outer.cond.notify_all()
                     status, answer, headers = outer.answer(self.command, urllib.parse.unquote(path), query, body,
                                                            self.headers)
+                h.stutter("double")
                 data = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
                 self.send_response(status)
                 for name, value in {**headers, **outer.headers, "Content-Length": str(len(data))}.items():
@@ -337,6 +340,10 @@ class Consul:
             host = up.url.split("//", 1)[1].rsplit(":", 1)[0].strip("[]")
             doc = {"ID": up.name, "Name": "llm", "Address": host, "Port": up.port, "Meta": {"model_id": "m"}, **more}
             self.change(up.name, doc, {f"service:{up.name}": status})
+
+    def meta(self, id):
+        with self.cond:
+            return dict(self.services[id][0]["Meta"]) if id in self.services else {}
 
     def drop(self, *ups):
         with self.cond:

@@ -9,6 +9,8 @@ import subprocess
 import threading
 import urllib.parse
 
+from weir_harness import stutter, stutter_program
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.dirname(os.environ.get("WEIR_BIN", os.path.join(ROOT, "build", "weir")))
 PROGRAM = os.path.join(BUILD, "tests", "unit", "registry", "registry_only")
@@ -35,8 +37,11 @@ class Registry:
         self.lines = queue.Queue()
         self.seen = []          # every line so far
         self.log = []
-        threading.Thread(target=self._read, args=(self.child.stdout, self.lines.put), daemon=True).start()
-        threading.Thread(target=self._read, args=(self.child.stderr, self.log.append), daemon=True).start()
+        self.readers = [threading.Thread(target=self._read, args=(self.child.stdout, self.lines.put), daemon=True),
+                        threading.Thread(target=self._read, args=(self.child.stderr, self.log.append), daemon=True)]
+        for r in self.readers:
+            r.start()
+        stutter_program(self.child)
         ready = self.until(lambda line: line.startswith("ready "))
         host, port = ready.split("registry=")[1].rsplit(":", 1)
         self.host, self.port = host, int(port)
@@ -63,6 +68,7 @@ class Registry:
     def __call__(self, method, path, body=None, headers=None):
         if isinstance(body, (dict, list)):
             body = json.dumps(body)
+        stutter("test")
         for fresh in (False, True):
             if self.connection is None or fresh:
                 self.connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
@@ -97,6 +103,8 @@ class Registry:
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
         assert self.child.wait(PATIENCE) == 0, "\n".join(self.log)
+        for r in self.readers:
+            r.join(PATIENCE)            # all that it said is in `log`
 
     def kill(self):
         """kill -9: nothing is written any more."""

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -51,7 +52,8 @@ def test_every_field_is_reported_exactly(agent, engine, registry, gpus):
     assert body["epoch"] > 10 ** 18
     registry.wait_load(sm_active_percent=71.25)
     # GPM has its first result after the second sample; then the registration says what membw_util stands on.
-    body = registry.wait(lambda m, p, b: m == "PUT" and b["metadata"].get("membw_basis") == "dram_bandwidth", "GPM")[2]
+    body = registry.wait(lambda m, p, b: m == "PUT" and b["metadata"].get("membw_basis") == "dram_bandwidth"
+                         and b.keys() >= {"models", "engine", "devices"}, "GPM")[2]
     assert {k: v for k, v in body.items() if k != "epoch"} == {
         "id": "w1", "service": "llm", "url": "http://10.0.0.5:8000",
         "models": [{"id": "m", "version": "3", "max_model_len": 8192}],
@@ -94,7 +96,7 @@ def test_it_registers_once_the_engine_is_healthy(agent, engine, registry):
     engine.wait(lambda m, p, b: p == "/health" and len([c for c in engine.calls if c[1] == "/health"]) >= 4, "checks")
     assert registry.calls == []
     engine.health = 200
-    assert registry.wait_registered()["models"] == [{"id": "m", "max_model_len": 8192}]
+    registry.wait_registered(models=[{"id": "m", "max_model_len": 8192}])
     # Later it is told, not deregistered.
     engine.health = 500
     registry.wait_load(state="unhealthy")
@@ -107,32 +109,33 @@ def test_it_registers_once_the_engine_is_healthy(agent, engine, registry):
 def test_several_models_and_loras_are_told_apart_and_followed(agent, engine, registry):
     engine.models = [{"id": "base", "max_model_len": 4096}, {"id": "sql", "parent": "base", "max_model_len": 4096}]
     agent(registry.url, engine.url, "--gpus", "none")
-    assert registry.wait_registered()["models"] == [{"id": "base", "max_model_len": 4096},
-                                                    {"id": "sql", "lora_base": "base", "max_model_len": 4096}]
-    registry.forget()
+    registry.wait_registered(models=[{"id": "base", "max_model_len": 4096},
+                                     {"id": "sql", "lora_base": "base", "max_model_len": 4096}])
     engine.models = [{"id": "base", "max_model_len": 4096}, {"id": "law", "parent": "base", "max_model_len": 4096}]
-    assert registry.wait_registered()["models"] == [{"id": "base", "max_model_len": 4096},
-                                                    {"id": "law", "lora_base": "base", "max_model_len": 4096}]
+    registry.wait_registered(models=[{"id": "base", "max_model_len": 4096},
+                                     {"id": "law", "lora_base": "base", "max_model_len": 4096}])
 
 
 @pytest.mark.sanitize
 def test_an_engine_that_was_restarted_behind_the_agent_is_a_new_epoch(agent, engine, registry):
+    def restarted(by):
+        """Later reports, once the other start time has been told."""
+        engine.started += by
+        engine.forget()
+        engine.wait(lambda m, p, b: len([c for c in engine.calls if c[1] == "/metrics"]) >= 3, "looks at it")
+        registry.forget()
+        registry.wait(lambda m, p, b: len(loads(registry)) >= 3, "three reports")
+        return {b["epoch"] for b in loads(registry)}
     a = agent(registry.url, engine.url, "--gpus", "none")
     first = registry.wait_registered()["epoch"]
-    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 3, "three reports")
-    engine.started += 1                 # a clock that was adjusted
-    registry.forget()
-    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 6, "more reports")
-    assert {b["epoch"] for b in loads(registry)} == {first}
+    registry.wait_load(running=3)
+    assert restarted(1) == {first}      # a clock that was adjusted
     registry.forget()
     engine.started += 60
     second = registry.wait_registered()["epoch"]
     assert second > first
-    registry.forget()
-    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 3, "three reports")
-    engine.started -= 30                # another process behind the same address: not a later one
-    registry.wait(lambda m, p, b: p.endswith("/load") and b["seq"] >= 8, "more reports")
-    assert {b["epoch"] for b in loads(registry)} == {second}
+    registry.wait_load(epoch=second)    # none of the old one is on its way, then
+    assert restarted(-30) == {second}   # another process behind the same address: not a later one
     seqs = [b["seq"] for b in loads(registry)]
     assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
     assert a.stop() == 0
@@ -141,7 +144,7 @@ def test_an_engine_that_was_restarted_behind_the_agent_is_a_new_epoch(agent, eng
 
 def test_models_can_be_named(agent, engine, registry):
     agent(registry.url, engine.url, "--gpus", "none", "--model", "m", "--model", "other")
-    assert registry.wait_registered()["models"] == [{"id": "m", "max_model_len": 8192}, {"id": "other"}]
+    registry.wait_registered(models=[{"id": "m", "max_model_len": 8192}, {"id": "other"}])
 
 
 def test_a_registry_that_forgot_us_hears_of_us_again(agent, engine, registry):
@@ -154,6 +157,14 @@ def test_a_registry_that_forgot_us_hears_of_us_again(agent, engine, registry):
     registry.wait_load(running=3)
 
 
+def test_a_registry_that_does_not_answer_in_time(agent, engine):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        a = agent("http://127.0.0.1:%d" % silent.getsockname()[1], engine.url, "--gpus", "none", "--timeout", "200ms")
+        a.wait_line("registration failed: .*time")
+        assert a.stop() == 0
+        a.wait_line("deregistration failed: .*time")
+
+
 # --------------------------------------------------------------------------------------------- devices
 
 
@@ -164,7 +175,7 @@ def test_tensor_parallel_memory_is_the_least_times_the_number(agent, engine, reg
     assert load["memory_free_bytes"] == 2 * (8 << 30)
     assert load["memory_total_bytes"] == 2 * 85899345920
     assert load["membw_util_percent"] == 12
-    assert [d["uuid"] for d in registry.wait_registered()["devices"]] == ["GPU-0000", "GPU-0001"]
+    assert [d["uuid"] for d in registry.wait_registered("devices")["devices"]] == ["GPU-0000", "GPU-0001"]
 
 
 def test_engines_on_one_device_say_so(agent, registry, gpus, keeper):
@@ -172,7 +183,8 @@ def test_engines_on_one_device_say_so(agent, registry, gpus, keeper):
     for port in (8000, 8001):
         engine = keeper.add(u.Engine(models=[f"m{port}"]))
         agent(registry.url, engine.url, advertise=f"10.0.0.5:{port}", gpus=g)
-        body = registry.wait(lambda m, p, b: m == "PUT" and p.endswith(str(port)), "a registration")[2]
+        body = registry.wait(lambda m, p, b: m == "PUT" and p.endswith(str(port)) and b.keys() >= {"devices", "models"},
+                             "a registration")[2]
         assert [d["uuid"] for d in body["devices"]] == ["GPU-0000"]
         assert body["models"][0]["id"] == f"m{port}"
 
@@ -180,11 +192,11 @@ def test_engines_on_one_device_say_so(agent, registry, gpus, keeper):
 def test_cuda_visible_devices_is_respected_unless_gpus_is_given(agent, engine, registry, gpus):
     g = gpus("count 2\n" + u.one_gpu(0) + u.one_gpu(1))
     a = agent(registry.url, engine.url, gpus=g, env={"CUDA_VISIBLE_DEVICES": "1"})
-    assert [d["uuid"] for d in registry.wait_registered()["devices"]] == ["GPU-0001"]
+    assert [d["uuid"] for d in registry.wait_registered("devices")["devices"]] == ["GPU-0001"]
     a.stop()
     registry.forget()
     agent(registry.url, engine.url, "--gpus", "0", gpus=g, env={"CUDA_VISIBLE_DEVICES": "1"})
-    assert [d["uuid"] for d in registry.wait_registered()["devices"]] == ["GPU-0000"]
+    assert [d["uuid"] for d in registry.wait_registered("devices")["devices"]] == ["GPU-0000"]
 
 
 @pytest.mark.sanitize
@@ -193,7 +205,7 @@ def test_a_device_that_vanishes_makes_the_endpoint_unhealthy(agent, engine, regi
     world = "count 1\n" + u.one_gpu(0)
     g = gpus(world)
     a = agent(registry.url, engine.url, gpus=g)
-    registry.wait_load(gpu_util_percent=37, state="healthy")
+    registry.wait_load(gpu_util_percent=37, running=3, state="healthy")
     registry.forget()
     g.write(world + "0 handle !15\n")
     load = registry.wait_load(state="unhealthy")
@@ -206,7 +218,7 @@ def test_a_driver_that_hangs_stops_neither_reports_nor_the_end(agent, engine, re
     world = "count 1\n" + u.one_gpu(0)
     g = gpus(world)
     a = agent(registry.url, engine.url, gpus=g)
-    registry.wait_load(gpu_util_percent=37)
+    registry.wait_load(gpu_util_percent=37, running=3)
     g.write(world + "0 power hang\n")
     load = registry.wait(lambda m, p, b: p.endswith("/load") and "gpu_util_percent" not in b and "running" in b
                          and b["seq"] > 5, "a report without the devices")[2]
@@ -261,7 +273,7 @@ def test_amd_cards_are_read_from_sysfs(engine, registry, keeper, tmp_path):
     keeper.add(u.Agent(registry.url, engine.url, "--sysfs-root", str(tmp_path)))
     load = registry.wait_load(gpu_util_percent=55)
     assert load["memory_free_bytes"] == 600 and load["membw_util_percent"] == 9
-    assert registry.wait_registered()["devices"] == [{"uuid": "AMD-aa55", "type": "MI300X", "memory_total_bytes": 1000}]
+    assert registry.wait_registered("devices")["devices"] == [{"uuid": "AMD-aa55", "type": "MI300X", "memory_total_bytes": 1000}]
 
 
 # ------------------------------------------------------------------------------------- the command it starts
@@ -310,7 +322,7 @@ def test_it_drains_before_the_child_ends(agent, engine, registry):
     a.kill(signal.SIGTERM)
     registry.wait(lambda m, p, b: m == "DELETE", "the deregistration")
     engine.forget()
-    engine.wait(lambda m, p, b: p == "/metrics" and len([c for c in engine.calls if c[1] == "/metrics"]) > 30, "scrapes")
+    engine.wait(lambda m, p, b: len([c for c in engine.calls if c[1] == "/metrics"]) > 25, "scrapes")
     assert a.running() and "child got" not in a.output      # 3 requests are running
     engine.running = engine.waiting = 0
     a.wait_line("^child got SIGTERM$")
@@ -324,8 +336,7 @@ def test_the_drain_and_the_childs_patience_have_an_end(agent, engine, registry):
     registry.wait_registered()
     a.kill(signal.SIGTERM)
     a.wait_line("drain time is over")
-    a.wait_line("^child got SIGTERM$")
-    a.wait_line("killed")
+    a.wait_line("killed")               # whether or not it found the time to say that it had been asked to end
     assert a.wait() == 128 + signal.SIGKILL
 
 
@@ -401,12 +412,13 @@ def test_nacos_is_registered_beaten_updated_and_left(agent, engine, gpus, keeper
         "current_requests": "3", "queue_length": "2", "model_id": "m", "max_model_len": "8192", "gpu_type": "H100",
         "engine": "vllm", "rack": "7", "membw_basis": "time_busy"}, f"the metadata; {metadata}")
     n.wait(lambda m, p, b: p.endswith("/beat"), "a beat")
-    # No news, no registration: three beats later there is none.
-    n.forget()
-    n.wait(lambda m, p, b: p.endswith("/beat") and len([c for c in n.calls if c[1].endswith("/beat")]) >= 3, "beats")
-    assert {m for m, p, _ in n.calls} == {"PUT"}
+    # No news, no registration, also after three more beats. (News may be that the double did not answer for a second.)
+    n.wait(lambda m, p, b: len([c for c in n.calls if c[1].endswith("/beat")]) >= 4, "beats")
+    with n.cond:
+        told = [p["metadata"] for m, _, p in n.calls if m == "POST"]
+    assert all(one != next for one, next in zip(told, told[1:]))
     engine.running = 9
-    h.wait_until(lambda: n.metadata(8000)["current_requests"] == "9", "the update")
+    h.wait_until(lambda: n.metadata(8000).get("current_requests") == "9", "the update")
     # Lost beats: registered again.
     with n.cond:
         n.hosts.clear()
@@ -445,9 +457,9 @@ def test_nacos_login_and_a_token_that_is_no_more(agent, engine, keeper):
     h.wait_until(lambda: n.metadata(8000), "the registration")
     with n.cond:
         n.tokens += 1           # the server was restarted: it knows no token of before
-    h.wait_until(lambda: n.tokens == 3, "a new login")
+    h.wait_until(lambda: n.tokens >= 3, "a new login")
     engine.running = 11
-    h.wait_until(lambda: n.metadata(8000)["current_requests"] == "11", "an update with the new token")
+    h.wait_until(lambda: n.metadata(8000).get("current_requests") == "11", "an update with the new token")
     assert "s3cret" not in a.output
     a.stop()
     assert n.hosts == {}
@@ -470,7 +482,7 @@ def test_with_weir_itself_both_ways(agent, start_weir, start_worker):
     w = start_weir()
     engine = start_worker("--time-scale", "200")
     at = engine.url.split("//", 1)[1]
-    agent("http://%s:%d" % w.registry, engine.url, "--gpus", "none", advertise=at)
+    agent("http://%s:%d" % w.registry, engine.url, "--gpus", "none", "--ttl", "1h", advertise=at)
     h.wait_until(lambda: w.metrics().all("weir_endpoint_up") and w.metrics().sum("weir_endpoint_up") == 1, "it to be up")
     assert w.chat().status == 200
     second = start_worker("--time-scale", "200")
@@ -482,7 +494,7 @@ def test_the_engine_as_a_command(agent, start_weir):
     """`weir agent -- weir worker`: up, used, drained, gone."""
     w = start_weir()
     port = h.free_port()
-    a = agent("http://%s:%d" % w.registry, None, "--gpus", "none", advertise=f"127.0.0.1:{port}",
+    a = agent("http://%s:%d" % w.registry, None, "--gpus", "none", "--ttl", "1h", advertise=f"127.0.0.1:{port}",
               command=(h.BIN, "worker", "--port", port, "--model", "m", "--time-scale", "200"))
     h.wait_until(lambda: w.metrics().sum("weir_endpoint_up") == 1, "it to be up")
     assert w.chat().status == 200
@@ -508,6 +520,7 @@ GOOD = ("--registry", "http://127.0.0.1:1", "--advertise", "10.0.0.5:8000", "--g
     ((*GOOD, "--engine-url", "127.0.0.1:8000"), '--engine-url: "127.0.0.1:8000" is not a URL'),
     ((*GOOD, "--interval", "5"), '--interval: "5" is not a duration'),
     ((*GOOD, "--interval", "1ms"), "is not 10ms or more"),
+    ((*GOOD, "--timeout", "1ms"), "is not 10ms or more"),
     ((*GOOD, "--weight", "-1"), "is not a number from 0 to 10000"),
     ((*GOOD, "--metadata", "x"), "is not KEY=VALUE"),
     ((*GOOD, "--token", "s3cret"), "--token: not env:NAME or file:PATH"),
@@ -555,8 +568,8 @@ def test_gpus_come_from_an_exporter(agent, keeper, engine, registry):
     agent(registry.url, engine.url, "--dcgm", dcgm.url + "/metrics", "--gpus", "1")
     body = registry.wait(lambda m, p, b: m == "PUT" and b.get("devices"), "a registration with devices")[2]
     assert body["devices"] == [{"uuid": "GPU-0001", "type": "L4", "memory_total_bytes": 3 << 30}]
-    load = registry.wait_load(gpu_util_percent=11)
-    assert load["memory_free_bytes"] == 2 << 30 and load["sm_active_percent"] == 50 and load["running"] == 3
+    load = registry.wait_load(gpu_util_percent=11, running=3)
+    assert load["memory_free_bytes"] == 2 << 30 and load["sm_active_percent"] == 50
 
 
 def test_devices_of_an_exporter_are_printed(keeper):

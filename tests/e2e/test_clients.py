@@ -37,6 +37,7 @@ def gateway(start_weir, start_worker):
                             gpu=gpu, model=MODEL) for gpu in ("a100", "t4")]
     for w in workers:
         weir.wait_up(w)
+    weir.workers = workers
     return weir
 
 
@@ -80,6 +81,8 @@ def test_python_errors_are_the_clients_own_exceptions(client):
 
 
 def test_python_client_that_leaves_a_stream(gateway, client):
+    for w in gateway.workers:           # it does not end by itself before the client is gone
+        assert w.http("POST", "/fault", "hang_after=3").status == 200
     stream = client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=4000, stream=True)
     next(iter(stream))
     stream.close()

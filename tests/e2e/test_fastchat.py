@@ -14,7 +14,7 @@ from weir_harness import Http, wait_until
 
 POLICY = "chain"
 
-FAST = {"interval": "60ms", "scrape_interval": "500ms"}     # numbers count for three intervals
+FAST = {"interval": "60ms", "scrape_interval": "10m"}       # numbers count for three intervals: to the end of the test
 
 
 class Controller(Http):
@@ -54,6 +54,7 @@ def started(c, *workers, models=("m",)):
         where = w.url.split("//")[1]
         wait_until(lambda: [v for _, v in c.weir.metrics().all("weir_endpoint_running", endpoint=where)] == [0],
                    "its queue length to be read")
+        c.weir.wait_up(w)
         w.requests.clear()
 
 

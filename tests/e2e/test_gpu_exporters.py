@@ -48,7 +48,7 @@ def host(start_weir, keeper):
             keeper.add(e)
         weir = start_weir({"health": {**FAST, **health}, "discovery": [{"type": "static", "endpoints": [
             {"url": small.url, "labels": {"gpus": "0"}}, {"url": large.url, "labels": {"gpus": "GPU-1111"}}]}],
-            "gpu_exporters": {"urls": [f"http://{{host}}:{port(dcgm)}/metrics"], "interval": interval, "timeout": "10s"}})
+            "gpu_exporters": {"urls": [f"http://{{host}}:{port(dcgm)}/metrics"], "interval": interval, "timeout": "4m"}})
         wait_until(lambda: shown(weir, large).get("gpu_type") == shown(weir, small).get("gpu_type") == "A100",
                    "types to be known")
         return weir, small, large, dcgm
@@ -59,7 +59,8 @@ def host(start_weir, keeper):
 def test_an_exporter_stands_in_for_agents(host):
     """Two engines on one host with two GPUs: utilization, memory and type of each one's own; a request goes where its
     memory is free."""
-    weir, small, large, _ = host("60s", scrape_interval="60s")
+    weir, small, large, _ = host("10m", scrape_interval="10m")
+    wait_until(lambda: all("gpu_util_percent" in sample(weir, e) for e in (small, large)), "the numbers of both")
     told = sample(weir, small)
     assert told["gpu_util_percent"] == 37 and told["sm_active_percent"] == 50 and told["membw_util_percent"] == 25
     assert told["memory_free_bytes"] == 4 * GIB and told["memory_total_bytes"] == 80 * GIB
@@ -97,13 +98,13 @@ def test_pods_and_registered_devices_find_their_gpus(start_weir, keeper):
     for e in (pod, device, stray, dcgm):
         keeper.add(e)
     weir = start_weir({"health": FAST, "gpu_exporters": {"urls": [f"{dcgm.url}/metrics"], "interval": "100ms",
-                                                         "timeout": "10s"}})
+                                                         "timeout": "4m"}})
     weir.register(pod, id="p", metadata={"pod": "llm-0", "namespace": "ml"}, wait=False)
     weir.register(device, id="d", devices=[{"uuid": "GPU-beef"}], wait=False)
     weir.register(stray, id="s", wait=False)
     wait_until(lambda: sample(weir, pod).get("gpu_util_percent") == 11, "numbers of the pod's GPU")
     wait_until(lambda: sample(weir, device).get("gpu_util_percent") == 33, "numbers of the registered GPU")
-    assert sample(weir, pod)["memory_free_bytes"] == 10 * GIB
+    wait_until(lambda: sample(weir, pod).get("memory_free_bytes") == 10 * GIB, "the memory of the pod's GPU")
     wait_until(lambda: shown(weir, pod).get("gpu_type") == "A100", "the type of the pod's GPU")
     assert "gpu_util_percent" not in sample(weir, stray) and "gpu_type" not in shown(weir, stray)
 

@@ -106,8 +106,10 @@ def test_register_subscribe_push_deregister(start_weir, upstream, sdk):
     one = f"127.0.0.1:{a.port} 2.0 true {{model_id=m}}"
     client("subscribe llm")
     client.heard(f"[{one}]")
-    by_hand(weir, "POST", "llm", b.port, metadata="model_id=m")
-    two = sorted([one, f"127.0.0.1:{b.port} 1.0 true {{model_id=m}}"])
+    # Nobody beats for it: its lease is a long one.
+    lasting = "preserved.heart.beat.timeout=3600000", "preserved.ip.delete.timeout=3600000"
+    by_hand(weir, "POST", "llm", b.port, metadata=",".join(["model_id=m", *lasting]))
+    two = sorted([one, f"127.0.0.1:{b.port} 1.0 true {{{', '.join(['model_id=m', *lasting])}}}"])
     client.heard("[" + ", ".join(two) + "]")
     assert client("list llm", "list") == "list [" + ", ".join(two) + "]"
     assert client("services", "services") == "services [llm]"

@@ -26,7 +26,7 @@ class Painter:
 
     def paint(self, conn, request):
         if json.loads(request.body)["prompt"].startswith("hold"):
-            self.release.wait(PATIENCE)
+            self.release.wait(4 * PATIENCE)
         conn.respond(200, {"images": ["aGk="], "parameters": {}, "info": "{}"})
 
     def ask(self, prompt):
@@ -95,7 +95,7 @@ def test_a_job_whose_client_left_is_interrupted_once(painter):
         # As long as it is on its way nothing else of ours is there that it could hit.
         wait_until(lambda: len(seen) == n, "the interrupt to be looked at")
         assert seen[-1] == before + 1 and p.weir.inflight() == 1
-        assert p.weir.metrics().value("weir_tenant_in_flight", tenant="t") == 0     # it has left all the same
+        wait_until(lambda: p.weir.metrics().value("weir_tenant_in_flight", tenant="t") == 0, "it to have left all the same")
         answer.set()
         assert join() == 200 and p.engine.hits() == before + 2
         assert p.ask("done") == 200         # its client leaves, too, when it has its image

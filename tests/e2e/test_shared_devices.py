@@ -28,7 +28,7 @@ def test_two_engines_on_one_gpu_share_its_free_memory(start_weir, upstream):
     """12 GiB free, 8 promised on the first: 8 more go to neither, 4 go to the other; the end of the first serves who
     waits, also for another model, of a pool that the first is not in."""
     behaviour, opened = h.gate()
-    weir = start_weir({"routes": [{"name": "all", "queue": {"timeout": "120s"}}]})
+    weir = start_weir({"routes": [{"name": "all"}]})
     one, two = upstream(behaviour, name="one"), upstream(name="two")
     for seq, (up, models) in enumerate([(one, ["m", "a"]), (two, ["m", "b"])], 1):
         weir.register(up, models=models, engine="llamacpp", devices=ONE_GPU)

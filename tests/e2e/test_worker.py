@@ -14,6 +14,8 @@ import pytest
 import weir_harness as h
 
 FAST = ("--time-scale", "200")
+# Nothing is said before it is looked at: the first step takes almost three hours.
+STILL = ("--time-scale", "0.001", "--fault", "slow=1000x")
 
 
 def chat(worker, text="hello there", **more):
@@ -262,7 +264,7 @@ def test_a_client_that_goes_frees_everything(start_worker):
     decoding = stream(w, max_tokens=100000)
     decoding.head()
     decoding.event()
-    prefill = stream(w, max_tokens=10, messages=[{"role": "user", "content": "y" * 400000}])
+    prefill = stream(w, max_tokens=10000, messages=[{"role": "user", "content": "y" * 400000}])
     h.wait_until(lambda: running(w)[:2] == (2, 0), "two to run")
     waiting = h.RawClient(w.http.addr)
     waiting.request(body={"messages": [{"role": "user", "content": "z"}]})
@@ -312,12 +314,12 @@ def test_a_reader_that_lags_too_far_is_dropped(start_worker):
     c.request(body={"model": name, "stream": True, "max_tokens": 131000,
                     "messages": [{"role": "user", "content": "hello"}]})
     h.wait_until(lambda: metrics(w).value("vllm:request_success_total", finished_reason="abort") == 1, "the cut")
-    assert running(w) == (0, 0, 0)
+    h.wait_until(lambda: running(w) == (0, 0, 0), "everything to be free")
     c.close()
 
 
 def test_early_headers_come_before_the_first_token(start_worker):
-    w = start_worker("--time-scale", "0.001", "--early-headers")
+    w = start_worker(*STILL, "--early-headers")
     c = stream(w, max_tokens=1)
     assert c.head()[0] == 200
     assert metrics(w).value("vllm:time_to_first_token_seconds_count") == 0
@@ -420,9 +422,10 @@ def test_it_dies_on_schedule(start_worker):
 
 
 def test_idle_connections_are_closed_when_told(start_worker):
-    w = start_worker(*FAST, "--fault", "close_idle=100ms")
-    c = h.RawClient(w.http.addr)
-    c.request(body={"messages": [{"role": "user", "content": "z"}], "max_tokens": 1})
+    w = start_worker(*FAST, "--fault", "close_idle=500ms")
+    with w.frozen():                    # what it finds together with the connection came in time
+        c = h.RawClient(w.http.addr)
+        c.request(body={"messages": [{"role": "user", "content": "z"}], "max_tokens": 1})
     assert c.response().status == 200
     assert c.rest() == b""
 
@@ -442,8 +445,9 @@ def test_loading_answers_503(start_worker):
 
 
 def test_it_drains_before_it_ends(start_worker):
-    w = start_worker("--drain", "1h", "--fault", "slow=100x")   # a step is a second: it cannot end before it is looked at
-    c = stream(w, max_tokens=20)
+    # A step is a second: 600 do not end before it is looked at.
+    w = start_worker(*FAST, "--drain", "1h", "--fault", "slow=20000x")
+    c = stream(w, max_tokens=600)
     c.head()
     c.event()
     w.kill(signal.SIGTERM)
@@ -455,12 +459,12 @@ def test_it_drains_before_it_ends(start_worker):
     while (event := c.event()) is not None:
         events += 1
         last = event
-    assert last == "[DONE]" and events == 22
+    assert last == "[DONE]" and events == 602
     assert w.wait() == 0
 
 
 def test_the_second_signal_ends_it_at_once(start_worker):
-    w = start_worker("--drain", "1h", "--time-scale", "0.01")
+    w = start_worker(*STILL, "--drain", "1h")
     c = stream(w, max_tokens=1000)
     h.wait_until(lambda: running(w)[0] == 1, "the request to run")
     w.kill(signal.SIGTERM)
@@ -471,7 +475,7 @@ def test_the_second_signal_ends_it_at_once(start_worker):
 
 
 def test_the_drain_time_is_a_limit(start_worker):
-    w = start_worker("--drain", "50ms", "--time-scale", "0.01")
+    w = start_worker(*STILL, "--drain", "50ms")
     c = stream(w, max_tokens=1000)
     h.wait_until(lambda: running(w)[0] == 1, "the request to run")
     w.stop()
@@ -482,6 +486,7 @@ def test_the_drain_time_is_a_limit(start_worker):
 @pytest.mark.parametrize("args, words", [
     (("--gpu", "a10"), "--gpu"), (("--port", "70000"), "--port"), (("--time-scale", "0"), "--time-scale"),
     (("--fault", "slow=x"), "--fault"), (("--what",), "--what"), (("--report",), "--report needs a value"),
+    (("--timeout", "1ms"), "is not 10ms or more"), (("--ttl", "50ms"), "is not 100ms or more"),
     (("--host", "example.org"), "--host"), (("--metadata", "novalue"), "--metadata"),
     (("--token", "plain"), "--token"), (("--registry", "ftp://x", "--port", "0"), "--registry"),
     (("--registry", "http://", "--port", "0"), "--registry"), (("--registry", "http://h/?q", "--port", "0"), "--registry"),
@@ -569,8 +574,10 @@ def test_reports_show_the_work(start_worker, upstream):
     clients = [stream(w, max_tokens=100000) for _ in range(3)]
     h.wait_until(lambda: any((b["running"], b["waiting"]) == (1, 2) for b in registry.bodies("POST", "/load")),
                  "a report of one running and two waiting")
-    h.wait_until(lambda: registry.bodies("POST", "/load")[-1]["gpu_util_percent"] > 50, "a busy GPU")
-    last = registry.bodies("POST", "/load")[-1]
+    def busy():
+        last = registry.bodies("POST", "/load")[-1]
+        return last if last["gpu_util_percent"] > 50 else None
+    last = h.wait_until(busy, "a busy GPU")
     assert last["batch"] == 1 and last["kv_used_tokens"] > 0
     for c in clients:
         c.close()
@@ -605,15 +612,14 @@ def test_a_newer_epoch_in_the_registry_is_overtaken(start_worker, upstream):
     registry = Registry(upstream, answer)
     start_worker(*FAST, "--registry", registry.up.url, "--name", "w", "--report", "20ms")
     registry.wait("PUT", "/v1/endpoints/w", 2)
-    registry.wait("POST", "/v1/endpoints/w/load", 2)
-    assert registry.bodies("PUT", "/w")[1]["epoch"] == newer + 1
-    assert registry.bodies("POST", "/load")[-1]["epoch"] == newer + 1
+    h.wait_until(lambda: any(b["epoch"] == newer + 1 for b in registry.bodies("POST", "/load")), "a report of the new epoch")
+    assert [b["epoch"] for b in registry.bodies("PUT", "/w")[1:]] == [newer + 1]
 
 
 def test_it_ends_even_if_the_registry_is_gone(start_worker, upstream):
     registry = Registry(upstream)
     w = start_worker(*FAST, "--registry", registry.up.url, "--name", "w", "--ttl", "300ms")
-    registry.wait("PUT", "/v1/endpoints/w")
+    registry.wait("POST", "/v1/endpoints/w/renew")      # its registration was answered, then
     registry.up.refuse()
     w.stop()
     assert w.log_contains("deregistration failed")

@@ -57,6 +57,24 @@ def stutter(who):
         time.sleep(random.choices((0.01, 0.1, 0.4, 1.2), (70, 20, 8, 2))[0])
 
 
+def many(n):
+    """So many rounds, one after the other: fewer where each step waits."""
+    return n if not STUTTER else n // 20
+
+
+def stutter_program(child, signals=None):
+    """Let a program (subprocess.Popen) stand still now and then, except while `signals` is held."""
+    def run():
+        while child.poll() is None:
+            time.sleep(random.random() * 0.2)
+            with signals or contextlib.nullcontext():
+                child.send_signal(signal.SIGSTOP)
+                stutter("program")
+                child.send_signal(signal.SIGCONT)
+    if STUTTER:
+        threading.Thread(target=run, daemon=True).start()
+
+
 def address(text):
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
@@ -112,16 +130,7 @@ class Process:
         for r in self.readers:
             r.start()
         self.signals = threading.Lock()     # held while it stands still for a reason
-        if STUTTER:
-            threading.Thread(target=self._stutter, daemon=True).start()
-
-    def _stutter(self):
-        while self.running():
-            time.sleep(random.random() * 0.2)
-            with self.signals:
-                self.kill(signal.SIGSTOP)
-                stutter("program")
-                self.kill(signal.SIGCONT)
+        stutter_program(self.proc, self.signals)
 
     def _read(self, stream):
         for raw in stream:
@@ -442,7 +451,8 @@ class Worker(Process):
 
     def __init__(self, *args, gpu="a100", model="m", env=None):
         lease = ["--ttl", "1h"] if "--registry" in args and "--ttl" not in args else []
-        super().__init__([BIN, "worker", "--port", "0", "--gpu", gpu, "--model", model, *lease, *args], env)
+        super().__init__([BIN, "worker", "--port", "0", "--gpu", gpu, "--model", model, "--timeout", "4m", *lease, *args],
+                         env)
         try:
             self.url = self.ready()["worker"]
         except AssertionError:

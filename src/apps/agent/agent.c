@@ -285,6 +285,7 @@ static void start_report(struct agent *a)
         .instance = &a->description.instance,
         .ttl_ns = a->o.ttl_ns,
         .interval_ns = a->o.interval_ns,
+        .timeout_ns = a->o.timeout_ns,
         .seed = hash_slice(a->o.id, a->epoch),
         .fill = fill_sample,
         .on_registered = on_registered,
@@ -477,7 +478,7 @@ static int start(struct agent *a)
         .tls = &a->o.tls,
         .kind = a->o.engine,
         .interval_ns = a->o.interval_ns,
-        .timeout_ns = 2 * NS_PER_S,
+        .timeout_ns = a->o.timeout_ns,
         .on_reading = on_reading,
         .ctx = a,
     };

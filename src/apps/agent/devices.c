@@ -147,7 +147,7 @@ int devices_start(struct agent_devices *d,
         .url = o->dcgm,
         .tls = &o->tls,
         .interval_ns = MAX(o->interval_ns, EXPORTER_NS),
-        .timeout_ns = 2 * NS_PER_S,
+        .timeout_ns = o->timeout_ns,
         .on_page = on_page,
         .ctx = d,
     };

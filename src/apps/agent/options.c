@@ -40,6 +40,7 @@ static const char usage[] =
     "  --region, --zone, --cluster NAME\n"
     "  --metadata K=V, --label K=V   may be repeated\n"
     "  --ttl D               of the lease (5s); Weir takes 1s to 1h\n"
+    "  --timeout D           longest wait for an answer of registry, server or exporter (2s)\n"
     "  --token env:NAME|file:PATH    registry token\n"
     "  --drain D             longest wait for the command's requests at the end (30s)\n"
     "  --kill-after D        from SIGTERM to SIGKILL of the command (10s)\n"
@@ -243,6 +244,7 @@ enum kind {
     METADATA,
     LABEL,
     TTL,
+    TIMEOUT,
     TOKEN,
     DRAIN,
     KILL_AFTER,
@@ -274,6 +276,7 @@ static const char *const names[] = {
     [METADATA] = "--metadata",
     [LABEL] = "--label",
     [TTL] = "--ttl",
+    [TIMEOUT] = "--timeout",
     [TOKEN] = "--token",
     [DRAIN] = "--drain",
     [KILL_AFTER] = "--kill-after",
@@ -356,6 +359,8 @@ static int apply(struct agent_options *o, enum kind kind, const char *value)
         return duration(option, value, 10 * NS_PER_MS, &o->interval_ns);
     case TTL:
         return duration(option, value, NS_PER_S, &o->ttl_ns);
+    case TIMEOUT:
+        return duration(option, value, 10 * NS_PER_MS, &o->timeout_ns);
     case DRAIN:
         return duration(option, value, 0, &o->drain_ns);
     case KILL_AFTER:
@@ -429,6 +434,7 @@ int agent_options_parse(int argc, char **argv, struct agent_options *o)
     *o = (struct agent_options){
         .service = SLICE("default"),
         .ttl_ns = 5 * NS_PER_S,
+        .timeout_ns = 2 * NS_PER_S,
         .drain_ns = 30 * NS_PER_S,
         .kill_ns = 10 * NS_PER_S,
         .weight = WEIGHT_ONE,

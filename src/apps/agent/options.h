@@ -31,6 +31,7 @@ struct agent_options {
     struct slice model_version;
     uint64_t interval_ns;
     uint64_t ttl_ns;
+    uint64_t timeout_ns; /**< of one question to registry, engine or exporter */
     uint64_t drain_ns;
     uint64_t kill_ns;
     uint32_t weight;

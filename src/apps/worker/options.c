@@ -31,6 +31,7 @@ static const char usage[] =
     "  --service NAME        under this service (default)\n"
     "  --report D            between load reports (500ms)\n"
     "  --ttl D               of the lease (5s); Weir takes 1s to 1h\n"
+    "  --timeout D           longest wait for an answer of the registry (2s)\n"
     "  --token env:NAME|file:PATH  registry token\n"
     "  --advertise HOST:PORT address others reach it by (the bound one)\n"
     "  --name NAME           its id in the registry and in X-Weir-Worker (the advertised address)\n"
@@ -63,10 +64,12 @@ static int whole(const char *name, const char *value, uint64_t min, uint64_t max
     return -1;
 }
 
-static int duration(const char *name, const char *value, uint64_t *out)
+static int duration(const char *name, const char *value, uint64_t least, uint64_t *out)
 {
     if (num_duration(slice_str(value), out) != 0 || *out > 3600 * NS_PER_S)
         return complain(name, value, "a duration like 500ms, 10s or 2m, at most 1h");
+    if (*out < least)
+        return complain(name, value, least > 10 * NS_PER_MS ? "100ms or more" : "10ms or more");
     return -1;
 }
 
@@ -161,6 +164,7 @@ enum kind {
     SERVICE,
     REPORT,
     TTL,
+    TIMEOUT,
     TOKEN,
     ADVERTISE,
     NAME,
@@ -186,6 +190,7 @@ static const char *const names[] = {
     [SERVICE] = "--service",
     [REPORT] = "--report",
     [TTL] = "--ttl",
+    [TIMEOUT] = "--timeout",
     [TOKEN] = "--token",
     [ADVERTISE] = "--advertise",
     [NAME] = "--name",
@@ -226,13 +231,13 @@ static int apply(struct worker_options *o, enum kind kind, const char *value)
         o->max_model_len = (uint32_t)n;
         return rc;
     case LOAD:
-        return duration(name, value, &o->load_ns);
+        return duration(name, value, 0, &o->load_ns);
     case SEED:
         return whole(name, value, 0, UINT64_MAX, &o->seed);
     case FAULT:
         return set_fault(o, value);
     case DRAIN:
-        return duration(name, value, &o->drain_ns);
+        return duration(name, value, 0, &o->drain_ns);
     case REGISTRY:
         o->registry = value;
         return -1;
@@ -240,11 +245,11 @@ static int apply(struct worker_options *o, enum kind kind, const char *value)
         o->service = value;
         return *value ? -1 : complain(name, value, "a name");
     case REPORT:
-        rc = duration(name, value, &o->report_ns);
-        return rc < 0 && o->report_ns < 10 * NS_PER_MS ? complain(name, value, "10ms or more") : rc;
+        return duration(name, value, 10 * NS_PER_MS, &o->report_ns);
     case TTL:
-        rc = duration(name, value, &o->ttl_ns);
-        return rc < 0 && o->ttl_ns < 100 * NS_PER_MS ? complain(name, value, "100ms or more") : rc;
+        return duration(name, value, 100 * NS_PER_MS, &o->ttl_ns);
+    case TIMEOUT:
+        return duration(name, value, 10 * NS_PER_MS, &o->timeout_ns);
     case TOKEN:
         return token(o, value);
     case ADVERTISE:
@@ -293,6 +298,7 @@ int worker_options_parse(int argc, char **argv, struct worker_options *o)
         .service = "default",
         .report_ns = 500 * NS_PER_MS,
         .ttl_ns = 5 * NS_PER_S,
+        .timeout_ns = 2 * NS_PER_S,
         .drain_ns = 10 * NS_PER_S,
         .max_num_seqs = 256,
         .weight = WEIGHT_ONE,

@@ -29,6 +29,7 @@ struct worker_options {
     const char *service;
     uint64_t report_ns;
     uint64_t ttl_ns;
+    uint64_t timeout_ns; /**< of an exchange with the registry */
     uint64_t kv_tokens;
     uint32_t max_num_seqs;
     uint32_t max_model_len;

@@ -153,6 +153,7 @@ static int start_report(struct worker *w)
         .instance = &w->instance,
         .ttl_ns = w->o.ttl_ns,
         .interval_ns = w->o.report_ns,
+        .timeout_ns = w->o.timeout_ns,
         .seed = hash_slice(w->name, w->o.seed),
         .fill = fill_sample,
         .on_registered = on_registered,
