@@ -19,10 +19,39 @@
 #include "sched/ledger.h"
 #include "sched/pick.h"
 #include "sched/pool.h"
+#include "sched/record.h"
 #include "sched/work.h"
 
-enum { ENDPOINTS_MAX = 4096, PER_ENDPOINT = 4, BLOCKS = 128, COMMON = 16, CHATS = 512 };
+enum {
+    ENDPOINTS_MAX = 4096,
+    PER_ENDPOINT = 4,
+    BLOCKS = 128,
+    COMMON = 16,
+    CHATS = 512,
+    TENANTS = 64
+};
 #define INDEX_BYTES ((size_t)64 << 20)
+
+/* One row of the table for each number of endpoints. */
+struct subject {
+    const char *name, *policy;
+    bool tenants; /* each request is of one of 64, whose tokens are counted */
+    bool young;   /* one endpoint is in its slow start all the time */
+    bool logged;  /* each decision is captured for the log, which takes at most 100 a second */
+};
+static const struct subject SUBJECTS[] = {
+    {"round_robin", "round_robin", false, false, false},
+    {"least_request", "least_request", false, false, false},
+    {"power_of_two", "power_of_two", false, false, false},
+    {"consistent_hash", "consistent_hash", false, false, false},
+    {"chain", "chain", false, false, false},
+    {"chain, slow start", "chain", false, true, false},
+    {"cache_aware", "cache_aware", false, false, false},
+    {"queued_work", "queued_work", false, false, false},
+    {"queued_work, tenants", "queued_work", true, false, false},
+    {"queued_work, slow start", "queued_work", false, true, false},
+    {"queued_work, logged", "queued_work", false, false, true},
+};
 
 /* Prompts of 64,000 tokens: 16 blocks that all share, and 112 of a chat that comes again and again. */
 static uint64_t prompts[CHATS][BLOCKS];
@@ -100,23 +129,35 @@ static void make_fleet(uint32_t n, struct snapshot_model *m, struct snapshot *s)
                            .synced = true};
 }
 
-static void end(struct reservation *r)
+static void finish(struct sched_pool *pool, struct reservation *r)
 {
     sched_first_byte(r);
+    sched_pool_settle(pool, r, 1000, 100);
     struct cell *c = sched_release(r);
     if (c != NULL)
         sched_cell_put(c);
 }
 
-static int measure(const char *name, uint32_t n, uint32_t decisions)
+static struct slice tenant_of(uint32_t i)
+{
+    static char names[TENANTS][4];
+    char *name = names[i % TENANTS];
+    int len = snprintf(name, sizeof names[0], "t%02u", i % TENANTS);
+
+    return slice_of(name, (size_t)len);
+}
+
+static int measure(const struct subject *s, uint32_t n, uint32_t decisions)
 {
     static struct hist took;
     static struct hist noting;
     struct snapshot_model model;
     struct snapshot snapshot;
     struct policy policy = {0};
-    struct route_queue queue = {
-        .size = 1024, .timeout_ns = 60000000000ULL, .age_ns = 10000000000ULL};
+    struct route_queue queue = {.size = 1024,
+                                .timeout_ns = 60000000000ULL,
+                                .age_ns = 10000000000ULL,
+                                .by_tenant = s->tenants};
     void *pages = loop_pages(INDEX_BYTES);
     struct sched_lore *lore = NULL;
     if (pages == NULL || sched_lore_new(loop_mem(), pages, INDEX_BYTES, &lore) != 0)
@@ -124,18 +165,25 @@ static int measure(const char *name, uint32_t n, uint32_t decisions)
     struct sched_pool_options options = {
         .mem = loop_mem(), .policy = &policy, .queue = &queue, .lore = lore};
     struct sched_scratch scratch = {0};
+    struct sched_record *record = NULL;
     struct sched_pool *pool = NULL;
     struct prng random = {n};
     uint32_t ring = n * PER_ENDPOINT, refused = 0;
     make_fleet(n, &model, &snapshot);
     memset(&took, 0, sizeof took);
     memset(&noting, 0, sizeof noting);
-    if (sched_policy_named(slice_str(name), &policy) != 0 || sched_pool_new(&options, &pool) != 0 ||
+    if (s->young)
+        atomic_store(&fleet.cells[0].gate, GATE_YOUNG);
+    if (sched_policy_named(slice_str(s->policy), &policy) != 0 ||
+        sched_pool_new(&options, &pool) != 0 ||
         sched_pool_refresh(pool, &snapshot, model.id) != 0 ||
-        sched_scratch_reserve(&scratch, loop_mem(), n) != 0) {
-        fprintf(stderr, "decide: cannot set up %s with %u endpoints\n", name, n);
+        sched_scratch_reserve(&scratch, loop_mem(), n) != 0 ||
+        (s->logged && sched_record_new(loop_mem(), n, &record) != 0)) {
+        fprintf(stderr, "decide: cannot set up %s with %u endpoints\n", s->name, n);
         return 1;
     }
+    scratch.record = record;
+    policy.slow_start_ns = s->young ? 3600000000000ULL : 0;
     for (uint32_t i = 0; i < decisions + ring; i++) {
         struct reservation *r = &fleet.flying[i % ring];
         struct member chosen;
@@ -159,8 +207,10 @@ static int measure(const char *name, uint32_t n, uint32_t decisions)
             f.stream = true;
             sched_lore_prepare(lore, &f);
         }
+        if (s->tenants)
+            f.tenant = tenant_of((uint32_t)prng_below(&random, TENANTS));
         uint64_t seed = prng_next(&random);
-        end(r);
+        finish(pool, r);
         uint64_t before = now_ns();
         int rc = sched_pool_admit(pool, &f, NULL, before, seed, &scratch, r, &chosen, &d);
         uint64_t after = now_ns();
@@ -174,12 +224,13 @@ static int measure(const char *name, uint32_t n, uint32_t decisions)
         }
     }
     for (uint32_t i = 0; i < ring; i++)
-        end(&fleet.flying[i]);
-    printf("| %s | %u | %.2f | %.2f | %.2f | %.2f | %.2f | %u |\n", name, n,
+        finish(pool, &fleet.flying[i]);
+    printf("| %s | %u | %.2f | %.2f | %.2f | %.2f | %.2f | %u |\n", s->name, n,
            (double)took.sum / (double)took.n / 1e3, (double)hist_quantile(&took, 0.5) / 1e3,
            (double)hist_quantile(&took, 0.99) / 1e3, (double)hist_quantile(&took, 0.999) / 1e3,
            (double)hist_quantile(&noting, 0.5) / 1e3, refused);
     sched_pool_free(pool);
+    sched_record_free(record);
     sched_scratch_fini(&scratch, loop_mem());
     sched_lore_free(lore);
     loop_pages_free(pages, INDEX_BYTES);
@@ -189,14 +240,11 @@ static int measure(const char *name, uint32_t n, uint32_t decisions)
 int main(int argc, char **argv)
 {
     static const uint32_t sizes[] = {8, 64, 512, 1000};
-    static const char *const all[] = {"round_robin",     "least_request", "power_of_two",
-                                      "consistent_hash", "chain",         "cache_aware",
-                                      "queued_work"};
     uint32_t decisions = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 200000;
     const char *only = argc > 2 ? argv[2] : NULL;
     uint32_t size = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
     if (argc > 4 || decisions == 0 || (argc > 3 && (size == 0))) {
-        fputs("usage: decide [DECISIONS [POLICY [ENDPOINTS]]]\nPrints a table of the time per "
+        fputs("usage: decide [DECISIONS [ROW [ENDPOINTS]]]\nPrints a table of the time per "
               "decision, by policy and number of endpoints.\n",
               stderr);
         return 2;
@@ -205,9 +253,9 @@ int main(int argc, char **argv)
          "|\n|---|---|---|---|---|---|---|---|");
     make_prompts();
     int rc = 0;
-    for (size_t p = 0; p < sizeof all / sizeof all[0]; p++)
+    for (size_t p = 0; p < sizeof SUBJECTS / sizeof SUBJECTS[0]; p++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-            if ((!only || strcmp(only, all[p]) == 0) && (!size || sizes[i] == size))
-                rc |= measure(all[p], sizes[i], decisions);
+            if ((!only || strcmp(only, SUBJECTS[p].name) == 0) && (!size || sizes[i] == size))
+                rc |= measure(&SUBJECTS[p], sizes[i], decisions);
     return rc;
 }

@@ -6,6 +6,7 @@
 #include "fleet_rig.h"
 #include "sched/mirror.h"
 #include "sched/quick.h"
+#include "sched/steady.h"
 
 enum { MIRROR_ROWS = 160 };
 
@@ -28,7 +29,10 @@ static inline void mirror_close(struct mirror_rig *x)
 /* After rig_refresh(): of all endpoints of the snapshot. */
 static inline void mirror_follow(struct mirror_rig *x, struct rig *r)
 {
-    bool quick = sched_quick_policy(&r->policy);
+    struct sched_mirror_use use = {.work = true,
+                                   .peaks = true,
+                                   .quick = sched_quick_policy(&r->policy),
+                                   .steady = sched_steady_policy(&r->policy)};
 
     mirror_close(x);
     x->n = r->snapshot->n_members;
@@ -43,7 +47,7 @@ static inline void mirror_follow(struct mirror_rig *x, struct rig *r)
         }
         sched_prefix_expect(&r->lore->prefix, c->slot);
     }
-    RIG_MUST(sched_mirror_new(&r->mem, x->c, x->n, true, true, quick, &x->m));
+    RIG_MUST(sched_mirror_new(&r->mem, x->c, x->n, use, &x->m));
 }
 
 /* @return how many rows differ. Numbers of equal rows are equal to the byte: there is no padding in them. */

@@ -6,7 +6,8 @@
 
 /* Beyond these the columns do not tell a cost. */
 #define HUGE_CONTEXT (UINT32_C(1) << 29)
-#define HUGE_US      4e9F
+#define HUGE_US      4e9
+#define NO_BOUND     1e30F
 /* How long the columns count from the same moment. */
 #define BASE_NS        (4 * NS_PER_S)
 #define RELAXED(field) atomic_load_explicit(&(field), memory_order_relaxed)
@@ -15,24 +16,24 @@ _Static_assert(SCHED_YOUNG == 1 << (SCHED_FLAG_BITS - 1), "the last flag is coun
 
 static int new_columns(struct sched_mirror *m)
 {
-    uint32_t n = (m->n + 3) / 4 * 4;
+    uint32_t n = (m->n + SCHED_LANES - 1) / SCHED_LANES * SCHED_LANES;
     struct sched_columns *c = mem_zalloc(m->mem, sizeof(*c));
 
     m->columns = c;
     if (!c)
         return WEIR_E_NOMEM;
     c->n = n;
-    bool all = true;
-#define MAKE(name) all = (c->name = mem_array(m->mem, n, sizeof(*c->name))) != NULL && all;
-    SCHED_COLUMNS(MAKE)
-    MAKE(low)
-    MAKE(high)
-    MAKE(mine_us)
-#undef MAKE
-    for (uint32_t i = m->n; all && i < n; i++)
-        c->foreign[i] =
-            (float)QUEUED_US_MOST; /* those that make it a multiple of 4 are never the lowest */
-    return all ? 0 : WEIR_E_NOMEM;
+    c->lanes = mem_array(m->mem, n / SCHED_LANES, sizeof(*c->lanes));
+    c->low = mem_array(m->mem, n, sizeof(*c->low));
+    c->high = mem_array(m->mem, n, sizeof(*c->high));
+    c->gone = mem_array(m->mem, n, sizeof(*c->gone));
+    c->mine_us = mem_array(m->mem, n, sizeof(*c->mine_us));
+    if (!c->lanes || !c->low || !c->high || !c->gone || !c->mine_us)
+        return WEIR_E_NOMEM;
+    /* Those that make it a multiple are never the lowest. */
+    for (uint32_t i = m->n; i < n; i++)
+        c->lanes[i / SCHED_LANES].least[i % SCHED_LANES] = (float)QUEUED_US_MOST;
+    return 0;
 }
 
 static void free_columns(struct sched_mirror *m)
@@ -41,50 +42,67 @@ static void free_columns(struct sched_mirror *m)
 
     if (!c)
         return;
-#define DROP(name) mem_free(m->mem, c->name);
-    SCHED_COLUMNS(DROP)
-    DROP(low)
-    DROP(high)
-    DROP(mine_us)
-#undef DROP
+    mem_free(m->mem, c->lanes);
+    mem_free(m->mem, c->low);
+    mem_free(m->mem, c->high);
+    mem_free(m->mem, c->gone);
+    mem_free(m->mem, c->mine_us);
     mem_free(m->mem, c);
+}
+
+static int new_costs(struct sched_mirror *m)
+{
+    struct sched_costs *c = &m->costs;
+
+    c->costs = mem_array(m->mem, m->n, sizeof(*c->costs));
+    c->about = mem_array(m->mem, m->n, sizeof(*c->about));
+    c->todo = mem_array(m->mem, m->n, sizeof(*c->todo));
+    return c->costs && c->about && c->todo ? 0 : WEIR_E_NOMEM;
+}
+
+/* Beside the rows. */
+static int new_beside(struct sched_mirror *m, struct sched_mirror_use use)
+{
+    uint32_t n = m->n;
+
+    m->rows = mem_array(m->mem, n, sizeof(*m->rows));
+    m->changes = mem_array(m->mem, n, sizeof(*m->changes));
+    m->seen = mem_array(m->mem, n, sizeof(*m->seen));
+    m->due_ns = mem_array(m->mem, n, sizeof(*m->due_ns));
+    if (!m->rows || !m->changes || !m->seen || !m->due_ns)
+        return WEIR_E_NOMEM;
+    if (use.steady && new_costs(m))
+        return WEIR_E_NOMEM;
+    if (!use.work)
+        return 0;
+    m->work = mem_array(m->mem, n, sizeof(*m->work));
+    m->still = mem_array(m->mem, n, sizeof(*m->still));
+    m->hits = mem_array(m->mem, n + PREFIX_GROUP, sizeof(*m->hits)); /* sched_prefix_look() */
+    m->groups = mem_array(m->mem, n, sizeof(*m->groups));
+    if (!m->work || !m->still || !m->hits || !m->groups)
+        return WEIR_E_NOMEM;
+    return use.quick && n > SCHED_EXACT_ROWS ? new_columns(m) : 0;
 }
 
 int sched_mirror_new(const struct mem *mem,
                      const struct sched_candidate *c,
                      uint32_t n,
-                     bool work,
-                     bool peaks,
-                     bool quick,
+                     struct sched_mirror_use use,
                      struct sched_mirror **out)
 {
     struct sched_mirror *m = mem_zalloc(mem, sizeof(*m));
 
     if (!m)
         return WEIR_E_NOMEM;
-    *m = (struct sched_mirror){.mem = mem, .candidates = c, .n = n, .stale = true, .peaks = peaks};
-    m->rows = mem_array(mem, n, sizeof(*m->rows));
-    m->changes = mem_array(mem, n, sizeof(*m->changes));
-    m->seen = mem_array(mem, n, sizeof(*m->seen));
-    m->due_ns = mem_array(mem, n, sizeof(*m->due_ns));
-    if (work) {
-        m->work = mem_array(mem, n, sizeof(*m->work));
-        m->still = mem_array(mem, n, sizeof(*m->still));
-        m->hits = mem_array(mem, (n + 3) / 4 * 4, sizeof(*m->hits)); /* as the columns */
-        m->groups = mem_array(mem, n, sizeof(*m->groups));
-    }
-    if (!m->rows || !m->changes || !m->seen || !m->due_ns ||
-        (work && (!m->work || !m->still || !m->hits || !m->groups))) {
-        sched_mirror_free(m);
-        return WEIR_E_NOMEM;
-    }
-    if (work && quick && n > SCHED_EXACT_ROWS && new_columns(m)) {
+    *m = (struct sched_mirror){
+        .mem = mem, .candidates = c, .n = n, .stale = true, .peaks = use.peaks};
+    if (new_beside(m, use)) {
         sched_mirror_free(m);
         return WEIR_E_NOMEM;
     }
     for (uint32_t i = 0; i < n; i++)
         m->changes[i] = &c[i].cell->address->changes;
-    for (uint32_t i = 0; work && i < n; i++)
+    for (uint32_t i = 0; m->work && i < n; i++)
         if (m->n_groups == 0 ||
             !sched_prefix_join(&m->groups[m->n_groups - 1], c[i].slot, c[i].generation))
             (void)sched_prefix_join(&m->groups[m->n_groups++], c[i].slot, c[i].generation);
@@ -104,6 +122,9 @@ void sched_mirror_free(struct sched_mirror *m)
     mem_free(m->mem, m->still);
     mem_free(m->mem, m->hits);
     free_columns(m);
+    mem_free(m->mem, m->costs.costs);
+    mem_free(m->mem, m->costs.about);
+    mem_free(m->mem, m->costs.todo);
     mem_free(m->mem, m->groups);
     mem_free(m->mem, m);
 }
@@ -116,41 +137,48 @@ static void count(struct sched_mirror *m, uint16_t was, uint16_t is)
     }
 }
 
-static float until_column(const struct sched_mirror *m, uint32_t i)
+/* When our work and then that of others is done, from the base on. */
+static void fill_until(struct sched_mirror *m, uint32_t i)
 {
+    struct sched_lanes *l = &m->columns->lanes[i / SCHED_LANES];
+    uint32_t k = i % SCHED_LANES;
+    double foreign = (double)sched_work_foreign(&m->work[i]);
     uint64_t until = m->still[i].until_ns;
-    double us = ((double)until - (double)m->columns->base_ns) / 1e3;
+    double us = until ? ((double)until - (double)m->columns->base_ns) / 1e3 : 0;
 
-    return until == 0 ? -1 : (float)us;
+    l->until[k] = (float)(us + foreign);
+    l->least[k] = (float)((double)m->still[i].least_us + foreign);
+    /* What the exact formula would cut off: then it alone knows. */
+    if (us > HUGE_US || (double)m->still[i].least_us > HUGE_US)
+        l->slack[k] = NO_BOUND;
 }
 
 /* The numbers of a row once more, as quick.c reads them. */
 static void fill_columns(struct sched_mirror *m, uint32_t i)
 {
     struct sched_columns *c = m->columns;
+    struct sched_lanes *l = &c->lanes[i / SCHED_LANES];
+    uint32_t k = i % SCHED_LANES;
     const struct sched_work *w = &m->work[i];
     const struct sched_speed *s = &w->speed;
 
     c->sum_us -= c->mine_us[i];
     c->mine_us[i] = (uint64_t)m->still[i].recent * s->prefill_ns / 1000;
     c->sum_us += c->mine_us[i];
-    c->fixed[i] = (float)s->fixed_us;
-    c->per_token[i] = (float)s->prefill_ns / 1000;
-    c->trust[i] = (float)s->trust / SCHED_TRUST_FULL;
-    c->step[i] = (float)s->step_us;
-    c->per_context[i] = (float)s->context_ps / 1000000;
-    c->context[i] = (float)w->context_tokens;
-    c->decoding[i] = (float)w->decoding;
-    c->until[i] = until_column(m, i);
-    c->least[i] = (float)m->still[i].least_us;
-    c->foreign[i] = (float)sched_work_foreign(w);
-    c->mine[i] = (float)c->mine_us[i];
-    /* What rounding down may take away: a token of hits and a microsecond of prefill, for it and for those it delays. */
-    c->slack[i] =
-        (2 + 2 * c->per_token[i]) * (1 + c->decoding[i] / QUEUED_LATER) + c->mine[i] / (1 << 24);
-    /* What the exact formula would cut off: then it alone knows. */
-    if (w->context_tokens > HUGE_CONTEXT || c->until[i] > HUGE_US || c->least[i] > HUGE_US)
-        c->slack[i] = 1e30F;
+    l->fixed[k] = (float)s->fixed_us;
+    l->per_token[k] = (float)s->prefill_ns / 1000;
+    l->trust[k] = (float)s->trust / SCHED_TRUST_FULL;
+    l->per_context[k] = (float)s->context_ps / 1000000;
+    l->step[k] = (float)s->step_us + l->per_context[k] * (float)w->context_tokens;
+    l->decoding[k] = (float)w->decoding;
+    l->mine[k] = (float)c->mine_us[i] / QUEUED_SLOWLY;
+    /* What rounding down may take away: a token of hits and a microsecond of prefill, for it and for those it delays.
+     * Doubled for what is made of it. */
+    l->slack[k] = 2 * ((2 + 2 * l->per_token[k]) * (1 + l->decoding[k] / QUEUED_LATER) +
+                       (float)c->mine_us[i] / (1 << 24));
+    if (w->context_tokens > HUGE_CONTEXT)
+        l->slack[k] = NO_BOUND;
+    fill_until(m, i);
 }
 
 static void fill_speed(struct sched_mirror *m, uint32_t i, uint64_t now_ns)
@@ -175,6 +203,10 @@ static void fill(struct sched_mirror *m, uint32_t i, uint64_t now_ns)
     bool gate = RELAXED(cell->gate) != 0;
     sched_rows_fill(c, 1, now_ns, r);
     count(m, was, r->flags);
+    if (m->costs.about && m->costs.about[i] >= 0) {
+        m->costs.about[i] = -1;
+        m->costs.todo[m->costs.n_todo++] = i;
+    }
     uint64_t until = RELAXED(cell->fresh_until_ns);
     m->due_ns[i] = gate ? 0 : until > now_ns ? until : UINT64_MAX;
     m->next_due_ns = MIN(m->next_due_ns, m->due_ns[i]);
@@ -207,7 +239,7 @@ static void rebase(struct sched_mirror *m, uint64_t now_ns)
 {
     m->columns->base_ns = now_ns;
     for (uint32_t i = 0; i < m->n; i++)
-        m->columns->until[i] = until_column(m, i);
+        fill_until(m, i);
 }
 
 /* A few rows in turn, so that each is filled once in SCHED_LAG_NS. */

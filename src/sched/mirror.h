@@ -7,6 +7,7 @@
 #ifndef WEIR_SCHED_MIRROR_H
 #define WEIR_SCHED_MIRROR_H
 
+#include "sched/pick.h"
 #include "sched/work.h"
 
 enum { SCHED_FLAG_BITS = 13 /**< of enum sched_flag */ };
@@ -18,29 +19,38 @@ enum { SCHED_FLAG_BITS = 13 /**< of enum sched_flag */ };
 enum { SCHED_EXACT_ROWS = 128 };
 #define SCHED_LAG_NS (250 * NS_PER_MS)
 
-/** Numbers for sched/quick.c, each beside the rows, whose number is rounded up to fours. In microseconds and tokens. */
-#define SCHED_COLUMNS(X)                                                                           \
-    X(fixed)                                                                                       \
-    X(per_token)                                                                                   \
-    X(trust)                                                                                       \
-    X(step)                                                                                        \
-    X(per_context)                                                                                 \
-    X(context)                                                                                     \
-    X(decoding)                                                                                    \
-    X(until)                                                                                       \
-    X(least)                                                                                       \
-    X(foreign)                                                                                     \
-    X(mine)                                                                                        \
-    X(slack)
+/** Of so many rows the numbers for sched/quick.c stand together, each kind in a row. */
+enum { SCHED_LANES = 4 };
+/** In microseconds and tokens. */
+struct sched_lanes {
+    float fixed[SCHED_LANES];
+    float per_token[SCHED_LANES];
+    float trust[SCHED_LANES];
+    float step[SCHED_LANES];        /**< of decoding, with the context that is there */
+    float per_context[SCHED_LANES]; /**< more per token */
+    float decoding[SCHED_LANES];
+    float until[SCHED_LANES]; /**< what others have waiting there added, as to the least */
+    float least[SCHED_LANES];
+    float mine[SCHED_LANES]; /**< the part of it that counts when it is above the others' */
+    float slack[SCHED_LANES];
+};
 struct sched_columns {
-#define FIELD(name) float *name;
-    SCHED_COLUMNS(FIELD)
-#undef FIELD
-    int32_t *low, *high; /**< of the cost, in steps */
+    struct sched_lanes *lanes;
+    float *low, *high; /**< bounds of the cost */
+    float *gone;       /**< more than any cost where a filter dropped the row, else 0 */
     uint64_t *mine_us;
     uint64_t sum_us;  /**< of mine_us */
     uint64_t base_ns; /**< until counts from here */
-    uint32_t n;       /**< room, a multiple of 4 */
+    uint32_t n;       /**< room, a multiple of SCHED_LANES */
+    bool any_gone;
+};
+
+/** Costs that depend on nothing but candidate and row, as of the row's last filling; for sched/steady.c. */
+struct sched_costs {
+    struct sched_cost *costs;
+    float *about;   /**< the same as one number, some 2^-22 of it wrong; below 0: not known yet */
+    uint32_t *todo; /**< those */
+    uint32_t n_todo;
 };
 
 /** What the work of a row that depends on the time is made from. */
@@ -70,21 +80,25 @@ struct sched_mirror {
     uint64_t *due_ns; /**< when it has to be filled again without a change */
     uint64_t next_due_ns;
     struct sched_columns *columns; /**< NULL: not kept */
+    struct sched_costs costs;      /**< its pointers are NULL: not kept */
     uint32_t aged;                 /**< the next row to fill because of its age */
     uint64_t aged_ns;
     uint32_t counts[SCHED_FLAG_BITS]; /**< rows with this flag */
 };
 
-/**
- * @param c candidates of the pool, borrowed. @param work the policy reads work. @param peaks it reads
- * sched_speed.first_byte_us. @param quick sched_quick_pick() will be asked, so keep columns. @return 0 or WEIR_E_NOMEM.
- */
+/** What is kept, because picks will read it. */
+struct sched_mirror_use {
+    bool work;
+    bool peaks;  /**< of that, sched_speed.first_byte_us */
+    bool quick;  /**< of many rows, columns for sched_quick_pick() */
+    bool steady; /**< costs for sched_steady_pick() */
+};
+
+/** @param c candidates of the pool, borrowed. @return 0 or WEIR_E_NOMEM. */
 int sched_mirror_new(const struct mem *mem,
                      const struct sched_candidate *c,
                      uint32_t n,
-                     bool work,
-                     bool peaks,
-                     bool quick,
+                     struct sched_mirror_use use,
                      struct sched_mirror **out) MUST_CHECK;
 /** NULL is allowed. */
 void sched_mirror_free(struct sched_mirror *m);

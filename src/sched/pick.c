@@ -262,6 +262,19 @@ static struct sched_common common_of(const struct sched_view *v)
     return common;
 }
 
+/* Four at a time: it is done for each pick. */
+static void everybody(uint32_t *fit, uint32_t n)
+{
+    typedef uint32_t quad __attribute__((vector_size(16)));
+    quad next = {0, 1, 2, 3};
+    uint32_t i = 0;
+
+    for (; i + 4 <= n; i += 4, next += 4)
+        memcpy(fit + i, &next, sizeof(next));
+    for (; i < n; i++)
+        fit[i] = i;
+}
+
 /* Everybody not tried before. */
 static uint32_t
 first_fit(const struct sched_view *v, const struct sched_exclude *exclude, uint32_t *fit)
@@ -269,8 +282,7 @@ first_fit(const struct sched_view *v, const struct sched_exclude *exclude, uint3
     uint32_t n = 0;
 
     if (!exclude || !exclude->n) {
-        for (uint32_t i = 0; i < v->n; i++)
-            fit[i] = i;
+        everybody(fit, v->n);
         return v->n;
     }
     for (uint32_t i = 0; i < v->n; i++)

@@ -85,6 +85,7 @@ struct sched_score {
     bool reads_body;
     bool reads_work; /**< it looks at view.work, so at prefix hits too */
     bool reads_peak; /**< of that at speed.first_byte_us, which falls all the time */
+    bool steady;     /**< it looks at nothing but each candidate and row by themselves */
     /** costs[i] is of row fit[i]. */
     void (*cost)(const struct sched_view *v,
                  const uint32_t *fit,

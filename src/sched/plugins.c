@@ -38,8 +38,11 @@ const uint32_t sched_n_filters = ARRAY_LEN(sched_filters);
 #define WEIGHT_UNIT UINT64_C(1000000)
 
 const struct sched_score sched_scores[] = {
-    {.name = "load", .unit = WEIGHT_UNIT, .cost = sched_score_load},
-    {.name = "dynamic_load", .unit = WEIGHT_UNIT * Q16_ONE, .cost = sched_score_dynamic_load},
+    {.name = "load", .unit = WEIGHT_UNIT, .steady = true, .cost = sched_score_load},
+    {.name = "dynamic_load",
+     .unit = WEIGHT_UNIT * Q16_ONE,
+     .steady = true,
+     .cost = sched_score_dynamic_load},
     {.name = "queued_work", .unit = 1, .reads_work = true, .cost = sched_score_queued_work},
     {.name = "uncached", .unit = 1, .reads_work = true, .cost = sched_score_uncached},
     {.name = "response_time",

@@ -8,6 +8,7 @@
 #include "sched/plugin.h"
 #include "sched/quick.h"
 #include "sched/slo.h"
+#include "sched/steady.h"
 
 enum {
     OFFER_DEPTH = 64,     /* waiters looked at in one offer */
@@ -126,8 +127,12 @@ static int make_mirror(const struct sched_pool *p,
                        uint32_t n,
                        struct sched_mirror **out)
 {
-    return sched_mirror_new(p->mem, c, n, sched_policy_reads_work(policy),
-                            sched_policy_reads_peaks(policy), sched_quick_policy(policy), out);
+    struct sched_mirror_use use = {.work = sched_policy_reads_work(policy),
+                                   .peaks = sched_policy_reads_peaks(policy),
+                                   .quick = sched_quick_policy(policy),
+                                   .steady = sched_steady_policy(policy)};
+
+    return sched_mirror_new(p->mem, c, n, use, out);
 }
 
 int sched_pool_reconfigure(struct sched_pool *p,
@@ -340,6 +345,10 @@ static void pick(struct sched_pool *p,
     if (p->reads_work && scratch->mirrored && !why && !slo &&
         sched_quick_pick(p->mirror, p->lore, v, exclude, now_ns, p->state, scratch, d))
         return;
+    if (scratch->mirrored && !why && p->mirror->costs.about) {
+        sched_steady_pick(p->mirror, v, exclude, p->state, seed, scratch, d);
+        return;
+    }
     if (p->reads_work && scratch->mirrored)
         sched_mirror_request(p->mirror, p->lore, v->features, now_ns);
     else if (p->reads_work)

@@ -172,17 +172,15 @@ static inline lanes held(const atomic_ullong *stamps, lanes now, lanes span)
     return (lanes)(s != 0) & (lanes)((now - s) <= span);
 }
 
-/* Which slots of the group hold the block. */
-static uint32_t
-holders(const struct sched_prefix *x, uint64_t block, uint32_t group, const struct clocks *c)
+/* Which slots of the group hold the block of this place. */
+static inline uint32_t holders_at(const struct where *w, const struct clocks *c)
 {
     static const lanes FIRST = {1, 2, 4, 8, 16, 32, 64, 128};
-    struct where w = where(x, block, group);
-    int way = way_of(&w);
+    int way = way_of(w);
 
     if (way < 0)
         return 0;
-    const atomic_ullong *stamps = w.set->stamps[way];
+    const atomic_ullong *stamps = w->set->stamps[way];
     pair low = (pair)((held(stamps, c->nows[0], c->spans[0]) & FIRST) |
                       (held(stamps + 2, c->nows[1], c->spans[1]) & FIRST << 8));
     pair high = (pair)(held(stamps + 4, c->nows[2], c->spans[2]) & FIRST);
@@ -196,6 +194,14 @@ holders(const struct sched_prefix *x, uint64_t block, uint32_t group, const stru
     return ((uint32_t)(bits & 0xffff) | (uint32_t)(more & 0xffff) << 16) & c->known;
 }
 
+static uint32_t
+holders(const struct sched_prefix *x, uint64_t block, uint32_t group, const struct clocks *c)
+{
+    struct where w = where(x, block, group);
+
+    return holders_at(&w, c);
+}
+
 /* What is still to be told apart: slots that hold the first `low` blocks, and not more than `high`. */
 struct range {
     uint32_t low, high, slots;
@@ -204,8 +210,9 @@ struct range {
 static void tell(uint32_t *hits, uint32_t members, uint32_t slots, uint32_t low)
 {
     if (slots == members) {
-        for (uint32_t k = 0; k < PREFIX_GROUP; k++)
-            hits[k] = low;
+        quad all = (quad){0} + low;
+        for (uint32_t k = 0; k < PREFIX_GROUP; k += 4)
+            memcpy(hits + k, &all, sizeof(all));
         return;
     }
     for (; slots; slots &= slots - 1)
@@ -264,12 +271,13 @@ enum { USUAL = 3, USUAL_OF_ALL = 2 /* the last block is where few groups look */
 struct usual {
     struct spot spots[USUAL];
     uint32_t n;
+    uint32_t guess; /* the first of them is its last block */
 };
 
 static struct usual
 usual(const struct sched_prefix *x, const uint64_t *blocks, uint32_t n_blocks, uint32_t guess)
 {
-    struct usual u = {.n = 0};
+    struct usual u = {.n = 0, .guess = guess};
 
     u.spots[u.n++] = spot(x, blocks[guess ? guess - 1 : 0]);
     if (guess < n_blocks)
@@ -289,6 +297,89 @@ ahead(const struct sched_prefix *x, const struct usual *u, uint32_t n, uint32_t 
         __builtin_prefetch(page->generation);
         __builtin_prefetch(page->reading);
     }
+}
+
+/* The tags of this block are here: have its stamps brought near too. @return is the block there? */
+static inline bool stamps_ahead(const struct sched_prefix *x, struct spot s, uint32_t group)
+{
+    struct where w = where_of(x, s, group);
+    int way = way_of(&w);
+
+    if (way < 0)
+        return false;
+    __builtin_prefetch(w.set->stamps[way]);
+    __builtin_prefetch(&w.set->stamps[way][WORDS - 1]);
+    return true;
+}
+
+/* How many groups ahead of the one that is resolved places are brought near: tags, then what stands under them, which
+ * only few groups have, then the same of the last block. */
+enum { FAR = 8, NEAR = 4, NEXT = 2 };
+struct herald {
+    struct usual usual;
+    uint64_t deep; /* bit per group, of the last 64: it has the block behind the guess */
+};
+
+static inline void announce(const struct sched_prefix *x,
+                            struct herald *h,
+                            const struct sched_prefix_group *groups,
+                            uint32_t n,
+                            uint32_t i)
+{
+    const struct usual *u = &h->usual;
+
+    if (i + FAR < n)
+        ahead(x, u, USUAL_OF_ALL, groups[i + FAR].group);
+    if (u->n < USUAL || i + NEXT >= n)
+        return;
+    if (i + NEAR < n) {
+        uint32_t group = groups[i + NEAR].group;
+        bool deep = stamps_ahead(x, u->spots[1], group);
+        uint64_t bit = UINT64_C(1) << (i + NEAR) % 64;
+        h->deep = deep ? h->deep | bit : h->deep & ~bit;
+        if (deep)
+            __builtin_prefetch(where_of(x, u->spots[2], group).set);
+    }
+    if (h->deep >> (i + NEXT) % 64 & 1)
+        (void)stamps_ahead(x, u->spots[2], groups[i + NEXT].group);
+}
+
+/* Does each slot of a group hold just the blocks up to the guess? As resolve() would find, without its search. */
+static inline bool end_together(const struct sched_prefix *x,
+                                const struct herald *h,
+                                const struct sched_prefix_group *g,
+                                uint32_t i,
+                                const struct clocks *c)
+{
+    const struct usual *u = &h->usual;
+
+    if (u->guess == 0 || u->n < USUAL || h->deep >> i % 64 & 1 || i < NEAR)
+        return false;
+    struct where w = where_of(x, u->spots[0], g->group);
+    return c->known == g->members && holders_at(&w, c) == c->known;
+}
+
+static uint32_t *put_all(const struct sched_prefix_group *g, uint32_t blocks, uint32_t *hits)
+{
+    quad all = (quad){0} + blocks;
+
+    for (uint32_t k = 0; k < PREFIX_GROUP; k += 4)
+        memcpy(hits + k, &all, sizeof(all));
+    return hits + __builtin_popcount(g->members);
+}
+
+static uint32_t *
+put_each(const struct sched_prefix_group *g, const uint32_t found[PREFIX_GROUP], uint32_t *hits)
+{
+    uint32_t members = g->members;
+
+    if ((members & (members + 1)) == 0) { /* the first ones, as almost always */
+        memcpy(hits, found, PREFIX_GROUP * sizeof(*found));
+        return hits + __builtin_ctz(~members);
+    }
+    for (; members; members &= members - 1)
+        *hits++ = found[__builtin_ctz(members)];
+    return hits;
 }
 
 void sched_prefix_ahead(const struct sched_prefix *x, const uint64_t *blocks, uint32_t n_blocks)
@@ -341,33 +432,31 @@ void sched_prefix_look(struct sched_prefix *x,
                        uint32_t n,
                        uint32_t *hits)
 {
-    enum { NEAR = 2 };
     bool any = n_blocks != 0 && x->n_sets != 0;
     uint32_t guess = MIN(RELAXED(x->guess), n_blocks);
-    struct usual u = {.n = 0};
+    struct herald herald = {.deep = 0};
 
     if (any)
-        u = usual(x, blocks, n_blocks, guess);
+        herald.usual = usual(x, blocks, n_blocks, guess);
+    for (uint32_t i = 0; any && i < MIN(n, (uint32_t)FAR); i++)
+        ahead(x, &herald.usual, USUAL_OF_ALL, groups[i].group);
     for (uint32_t i = 0; i < n; i++) {
         const struct sched_prefix_group *g = &groups[i];
         const struct sched_prefix_page *page = page_of(x, g->group);
-        uint32_t found[PREFIX_GROUP] = {0};
-        struct clocks c;
-        if (any && page) {
-            if (i + NEAR < n)
-                ahead(x, &u, USUAL_OF_ALL, groups[i + NEAR].group);
+        struct clocks c = {.known = 0};
+        if (any)
+            announce(x, &herald, groups, n, i);
+        if (any && page)
             read_clocks(page, g, &c);
-            if (c.known)
-                guess = resolve(x, blocks, n_blocks, g, &c, guess, found);
+        if (c.known == 0) {
+            hits = put_all(g, 0, hits);
+        } else if (guess == herald.usual.guess && end_together(x, &herald, g, i, &c)) {
+            hits = put_all(g, guess, hits);
+        } else {
+            uint32_t found[PREFIX_GROUP] = {0};
+            guess = resolve(x, blocks, n_blocks, g, &c, guess, found);
+            hits = put_each(g, found, hits);
         }
-        uint32_t members = g->members;
-        if ((members & (members + 1)) == 0) { /* the first ones, as almost always */
-            for (uint32_t k = 0; k < (uint32_t)__builtin_ctz(~members); k++)
-                *hits++ = found[k];
-            continue;
-        }
-        for (; members; members &= members - 1)
-            *hits++ = found[__builtin_ctz(members)];
     }
     if (guess != RELAXED(x->guess))
         SET(x->guess, guess);

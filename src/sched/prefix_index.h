@@ -77,7 +77,8 @@ struct sched_prefix_group {
 /** One more, with a higher slot than those before. @return false: it belongs to another group. */
 bool sched_prefix_join(struct sched_prefix_group *g, uint32_t slot, uint32_t generation);
 
-/** As sched_prefix_hits(), for groups made once and asked about often. @param hits out, one of each member, by slot. */
+/** As sched_prefix_hits(), for groups made once and asked about often. @param hits out, one of each member, by slot; room
+ * for PREFIX_GROUP more, whose values are left undefined. */
 void sched_prefix_look(struct sched_prefix *x,
                        const uint64_t *blocks,
                        uint32_t n_blocks,

@@ -5,14 +5,17 @@
 #include "sched/queued.h"
 #include "sched/swrr.h"
 
-typedef float four __attribute__((vector_size(16)));
-typedef int32_t steps __attribute__((vector_size(16)));
-typedef uint64_t halves __attribute__((vector_size(16)));
+typedef float four __attribute__((vector_size(4 * SCHED_LANES)));
+typedef int32_t steps __attribute__((vector_size(4 * SCHED_LANES)));
+typedef uint64_t halves __attribute__((vector_size(4 * SCHED_LANES)));
 
 /* Sign, exponent and four bits of a float: the step of a cost, as sched_queued_rounded() has it. */
-enum { STEP_SHIFT = 19, STEP_MOST = INT32_MAX };
+enum { STEP_SHIFT = 19 };
 /* Of a longer prompt a float does not tell each token. */
 enum { HUGE_TOKENS = 1 << 22 };
+
+/* Added to the cost of who does not fit: also where no bound is known it is above all others. */
+#define GONE 1e36F
 
 /* One pick. */
 struct quick {
@@ -30,27 +33,31 @@ static inline four splat(float v)
     return (four){v, v, v, v};
 }
 
-static inline four load(const float *column, uint32_t i)
+static inline four load(const float *from)
 {
     four v;
 
-    memcpy(&v, column + i, sizeof(v));
+    memcpy(&v, from, sizeof(v));
     return v;
 }
 
-static inline four chosen(steps which, four a, four b)
-{
-    return (four)(((steps)a & which) | ((steps)b & ~which));
-}
-
+/* One instruction on most machines, which compilers find in this form. */
 static inline four larger(four a, four b)
 {
-    return chosen(a > b, a, b);
+    four v;
+
+    for (uint32_t k = 0; k < SCHED_LANES; k++)
+        v[k] = a[k] > b[k] ? a[k] : b[k];
+    return v;
 }
 
 static inline four smaller(four a, four b)
 {
-    return chosen(a < b, a, b);
+    four v;
+
+    for (uint32_t k = 0; k < SCHED_LANES; k++)
+        v[k] = a[k] < b[k] ? a[k] : b[k];
+    return v;
 }
 
 bool sched_quick_policy(const struct policy *p)
@@ -59,72 +66,78 @@ bool sched_quick_policy(const struct policy *p)
            sched_pickers[p->pick].pick == sched_pick_sticky;
 }
 
+static inline int32_t bits_of(float f)
+{
+    int32_t bits;
+
+    memcpy(&bits, &f, sizeof(bits));
+    return bits;
+}
+
+static inline float of_bits(int32_t bits)
+{
+    float f;
+
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+/* Steps are in the order of their costs; those of costs below 0 are below 0. */
+static inline int32_t step_of(float cost)
+{
+    return bits_of(cost) >> STEP_SHIFT;
+}
+
+/* The lowest cost of a step: five bits, so it is an integer if it is not small. */
+static inline float start_of(int32_t step)
+{
+    return of_bits(step << STEP_SHIFT);
+}
+
 /*
- * Lowest and highest step that each cost may be in. The formula is sched_queued_us(); what may be wrong of it is what
+ * Lowest and highest number that each cost may be. The formula is sched_queued_us(); what may be wrong of it is what
  * integers lose by rounding down (`slack` and `loss`, doubled for what is made of them) and some ten roundings of a
  * float, 2^-24 of the sum each.
  * @return the lowest of all is not above this.
  */
-static int32_t bounds(const struct quick *q)
+static float bounds(const struct quick *q)
 {
-    static const float KEEP = 1.0F / (1 << 18);
     const struct sched_columns *c = q->m->columns;
     float output = (float)q->question.output;
     float now = (float)((double)(q->now_ns - c->base_ns) / 1e3);
-    four context = splat((float)(q->question.prompt + q->question.output / 2));
+    float per = (float)q->per;
+    float context = (float)(q->question.prompt + q->question.output / 2);
     four prompt = splat((float)q->question.prompt);
-    four told = splat((float)q->v->features->prompt_tokens);
-    four fair = splat((float)q->fair_us);
-    four loss = splat(8 + output / 4 + (float)q->fair_us / (1 << 24));
+    four one = splat(1);
     bool capped = q->v->features->n_blocks * q->per > q->v->features->prompt_tokens;
+    four told = splat(capped ? (float)q->v->features->prompt_tokens : __FLT_MAX__);
+    float fair = (float)q->fair_us / QUEUED_SLOWLY;
+    float loss = 2 * (8 + output / 4 + (float)q->fair_us / (1 << 24));
+    four least = splat(__FLT_MAX__);
 
-    steps least = {STEP_MOST, STEP_MOST, STEP_MOST, STEP_MOST};
-
-    for (uint32_t i = 0; i < c->n; i += 4) {
-        four uncached = prompt;
+    for (uint32_t i = 0; i < c->n; i += SCHED_LANES) {
+        const struct sched_lanes *l = &c->lanes[i / SCHED_LANES];
+        four uncached = larger(prompt, one);
         if (q->hits) {
             steps blocks;
             memcpy(&blocks, q->hits + i, sizeof(blocks));
-            four hit = __builtin_convertvector(blocks, four) * (float)q->per;
-            if (capped)
-                hit = smaller(hit, told);
-            uncached = prompt - hit * load(c->trust, i);
+            four hit = smaller(__builtin_convertvector(blocks, four) * per, told);
+            uncached = larger(prompt - hit * load(l->trust), one);
         }
-        four fixed = load(c->fixed, i);
-        four prefill = fixed + load(c->per_token, i) * larger(uncached, splat(1));
-        four step = load(c->step, i) + load(c->per_context, i) * (load(c->context, i) + context);
-        four backlog = larger(load(c->until, i) - now, load(c->least, i));
-        four later = step * output + prefill * load(c->decoding, i);
-        four us = backlog + load(c->foreign, i) + prefill + later * (1.0F / QUEUED_LATER);
-        four over = larger(load(c->mine, i) - fair, splat(0)) * (1.0F / QUEUED_SLOWLY);
-        us += smaller(over, us * (1.0F / QUEUED_MOST));
-        four wrong = us * KEEP + (load(c->slack, i) + loss) * 2;
-        steps low = (steps)(us - wrong) >> STEP_SHIFT;
-        steps high = (steps)(us + wrong) >> STEP_SHIFT;
+        four prefill = load(l->fixed) + load(l->per_token) * uncached;
+        four step = load(l->step) + load(l->per_context) * context;
+        four us = larger(load(l->until) - now, load(l->least)) + prefill +
+                  (step * output + prefill * load(l->decoding)) * (1.0F / QUEUED_LATER);
+        four over = larger(load(l->mine) - fair, splat(0));
+        us += smaller(over, us * (1.0F / QUEUED_MOST)) + load(c->gone + i);
+        four wrong = us * (1.0F / (1 << 18)) + (load(l->slack) + loss);
+        four low = us - wrong;
+        four high = us + wrong;
         memcpy(c->low + i, &low, sizeof(low));
         memcpy(c->high + i, &high, sizeof(high));
-        steps less = high < least;
-        least = (high & less) | (least & ~less);
+        least = smaller(least, high);
     }
     return MIN(MIN(least[0], least[1]), MIN(least[2], least[3]));
-}
-
-static int32_t step_of(uint64_t rounded)
-{
-    float f = (float)rounded; /* five bits: exact */
-    int32_t bits;
-
-    memcpy(&bits, &f, sizeof(bits));
-    return bits >> STEP_SHIFT;
-}
-
-static uint64_t cost_of(int32_t step)
-{
-    int32_t bits = step << STEP_SHIFT;
-    float f;
-
-    memcpy(&f, &bits, sizeof(f));
-    return (uint64_t)f;
 }
 
 /* Fill the work of a row. */
@@ -139,43 +152,58 @@ static int32_t settle(const struct quick *q, uint32_t row)
 {
     struct sched_columns *c = q->m->columns;
 
-    if (c->low[row] != c->high[row]) {
+    if (step_of(c->low[row]) != step_of(c->high[row])) {
         const struct sched_work *w = fill(q, row);
         struct sched_forecast s = sched_work_forecast(&q->question, w);
         uint64_t us = sched_queued_us(&s, w->decoding, c->mine_us[row], q->fair_us);
-        c->low[row] = c->high[row] = step_of(sched_queued_rounded(MIN(us, QUEUED_US_MOST)));
+        c->low[row] = c->high[row] = (float)sched_queued_rounded(MIN(us, QUEUED_US_MOST));
     }
-    return c->low[row];
+    return step_of(c->low[row]);
 }
 
-/* The rows that the filters dropped, when they left n in fit. @return how many. */
-static uint32_t dropped(const uint32_t *fit, uint32_t n, uint32_t rows, uint32_t *out)
+/* Mark rows that the filters dropped, when they left n in fit. @return the sum of mine_us of the others. */
+static uint64_t drop(struct sched_mirror *m, const uint32_t *fit, uint32_t n)
 {
-    uint32_t to = 0;
+    struct sched_columns *c = m->columns;
+    float *gone = c->gone;
+    const uint64_t *mine_us = c->mine_us;
+    four all = splat(n == m->n ? 0 : GONE);
+    uint64_t sum_us = 0;
 
-    for (uint32_t i = 0, k = 0; i < rows; i++) {
-        bool kept = k < n && fit[k] == i;
-        out[to] = i;
-        to += !kept;
-        k += kept;
+    if (n == m->n && !c->any_gone)
+        return c->sum_us;
+    c->any_gone = n != m->n;
+    for (uint32_t i = 0; i < c->n; i += SCHED_LANES)
+        memcpy(gone + i, &all, sizeof(all));
+    if (n == m->n)
+        return c->sum_us;
+    for (uint32_t i = 0; i < n; i++) {
+        gone[fit[i]] = 0;
+        sum_us += mine_us[fit[i]];
     }
-    return to;
+    return sum_us;
 }
 
 /* The lowest step of all, and who may be in it. @param most it is not above this. */
 static int32_t lowest(struct quick *q, int32_t most)
 {
-    const struct sched_columns *c = q->m->columns;
+    enum { AT_ONCE = 4 * SCHED_LANES };
+    const float *low = q->m->columns->low;
+    uint32_t n = q->m->n;
+    float end = start_of(most + 1);
 
-    for (uint32_t i = 0; i < c->n; i += 4) {
-        steps low;
-        memcpy(&low, c->low + i, sizeof(low));
-        halves any = (halves)(low <= most);
-        if (__builtin_expect((any[0] | any[1]) == 0, 1))
-            continue;
-        for (uint32_t k = i; k < MIN(i + 4, q->m->n); k++)
-            if (c->low[k] <= most && settle(q, k) <= most) {
-                most = c->low[k];
+    for (uint32_t i = 0; i < n; i += AT_ONCE) {
+        if (i + AT_ONCE <= n) {
+            halves any = (halves)((load(low + i) < end) | (load(low + i + SCHED_LANES) < end) |
+                                  (load(low + i + 2 * SCHED_LANES) < end) |
+                                  (load(low + i + 3 * SCHED_LANES) < end));
+            if ((any[0] | any[1]) == 0)
+                continue;
+        }
+        for (uint32_t k = i; k < MIN(i + AT_ONCE, n); k++)
+            if (low[k] < end && settle(q, k) <= most) {
+                most = step_of(low[k]);
+                end = start_of(most + 1);
                 q->near[q->n_near++] = k;
             }
     }
@@ -197,29 +225,29 @@ static uint32_t home_of(const struct quick *q, const struct sched_lore *l)
 
 static bool stays(const struct quick *q, uint32_t home, int32_t best)
 {
-    if (home == q->m->n || q->m->columns->high[home] >= step_of(QUEUED_US_MOST))
-        return false;
-    unsigned __int128 ours = (unsigned __int128)cost_of(settle(q, home)) << 16;
-    return ours <= (unsigned __int128)cost_of(best) * MAX(q->v->policy->bound_q16, Q16_ONE);
+    if (home == q->m->n || q->m->columns->gone[home] != 0)
+        return false; /* nowhere, or it does not fit */
+    unsigned __int128 ours = (unsigned __int128)start_of(settle(q, home)) << 16;
+    return ours <= (unsigned __int128)start_of(best) * MAX(q->v->policy->bound_q16, Q16_ONE);
 }
 
 /* Those in the lowest step take turns: as pick_lowest.c, with equal shares. */
 static uint32_t turn_of(const struct quick *q, int32_t best, struct sched_state *state)
 {
-    const int32_t *low = q->m->columns->low;
+    const float *low = q->m->columns->low;
     struct swrr turn = {.state = state};
     uint32_t first = q->n_near;
     uint32_t ties = 0;
 
     for (uint32_t i = 0; i < q->n_near; i++)
-        if (low[q->near[i]] == best) {
+        if (step_of(low[q->near[i]]) == best) {
             first = ties ? first : i;
             ties++;
         }
     if (ties == 1)
         return q->near[first];
     for (uint32_t i = first; i < q->n_near; i++)
-        if (low[q->near[i]] == best)
+        if (step_of(low[q->near[i]]) == best)
             swrr_add(&turn, q->near[i], q->near[i], QUEUED_SHARE);
     return swrr_serve(&turn);
 }
@@ -234,36 +262,23 @@ bool sched_quick_pick(struct sched_mirror *m,
                       struct decision *out)
 {
     const struct features *f = v->features;
-    struct sched_columns *c = m->columns;
 
-    if (!c || sched_queued_whole(f) || f->prompt_tokens > HUGE_TOKENS)
+    if (!m->columns || sched_queued_whole(f) || f->prompt_tokens > HUGE_TOKENS)
         return false;
     uint32_t n = sched_filter_all(v, exclude, scratch->fit, out, NULL);
     if (n == 0)
         return true;
     sched_mirror_kind(m, sched_kind_of(f), now_ns);
-    uint64_t others_us = c->sum_us;
     struct quick q = {.m = m,
                       .v = v,
                       .near = scratch->hits,
                       .hits = sched_mirror_hits(m, l, f),
                       .question = sched_work_question(f),
                       .per = sched_block_tokens(f),
+                      .fair_us = drop(m, scratch->fit, n) / n,
                       .now_ns = now_ns};
-    uint32_t n_out = n == m->n ? 0 : dropped(scratch->fit, n, m->n, scratch->hits);
-    const uint32_t *gone = scratch->hits;
-    for (uint32_t i = 0; i < n_out; i++) {
-        others_us -= c->mine_us[gone[i]];
-        c->foreign[gone[i]] = (float)QUEUED_US_MOST; /* they cost more than any other */
-    }
-    q.fair_us = others_us / n;
-    int32_t most = bounds(&q);
-    for (uint32_t i = 0; i < n_out; i++) {
-        c->foreign[gone[i]] = (float)sched_work_foreign(&m->work[gone[i]]);
-        /* Also where the column does not tell the cost, so that the exact one would be asked for. */
-        c->low[gone[i]] = c->high[gone[i]] = STEP_MOST;
-    }
-    if (most >= step_of(QUEUED_US_MOST))
+    int32_t most = step_of(bounds(&q));
+    if (most >= step_of((float)QUEUED_US_MOST))
         return false; /* they are all as bad as can be told */
     int32_t best = lowest(&q, most);
     uint32_t home = home_of(&q, l);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The quick pick of queued_work chooses as the pick that scores every row, over random fleets: endpoint, turns and all. */
+/* Picks that spare themselves scores choose as the pick that scores every row, over random fleets: endpoint, turns and
+ * all. */
 #include "ct.h"
 
 #include "base/bug.h"
@@ -250,11 +251,90 @@ static void who_does_not_fit_is_not_chosen_for_its_cost(void **state)
     pair_close(&t);
 }
 
+/* Everything that changes a row, also of a young one, and whatever a filter may drop. */
+static void steady_step(struct rig *r, struct held *h, struct prng *p)
+{
+    struct rig_host host;
+    struct sample s = {.known = (uint32_t)prng_next(p) & ((1u << (SAMPLE_STATE + 1)) - 1),
+                       .fresh_for_ns = prng_below(p, 3000) * NS_PER_MS,
+                       .gpu_util_bp = (uint32_t)prng_below(p, 10001),
+                       .memory_free_bytes = prng_below(p, 80) << 30,
+                       .memory_total_bytes = UINT64_C(80) << 30,
+                       .running = (uint32_t)prng_below(p, 9),
+                       .waiting = (uint32_t)prng_below(p, 5),
+                       .state = prng_below(p, 8) ? REPORTED_HEALTHY : REPORTED_BUSY};
+    uint32_t n = r->snapshot->n_members;
+
+    r->now += prng_below(p, 300 * NS_PER_MS);
+    switch (prng_below(p, 3)) {
+    case 0:
+        rig_host(&host, (uint32_t)prng_below(p, n), "");
+        assert_true(fleet_sample(r->fleet, 0, host.i.key, &s, r->now) <= 1);
+        break;
+    case 1:
+        (void)fleet_probe(r->fleet, (uint32_t)prng_below(p, n), 1, prng_below(p, 4) != 0, r->now);
+        break;
+    default:
+        if (h->r.cell)
+            rig_end(&h->r);
+        break;
+    }
+}
+
+/* What the pool does, and what an explanation of the same moment, which scores everybody, says that it will do. */
+static void same_choice_with_kept_costs(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"chain", "least_request"};
+    static struct held held[HELD];
+    static struct explain_row why[MIRROR_ROWS];
+    uint64_t chosen = 0;
+    uint64_t nobody = 0;
+
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct prng p = {seed};
+        struct rig r;
+        uint32_t n = 1 + (uint32_t)prng_below(&p, seed % 4 ? MIRROR_ROWS : 12);
+        memset(held, 0, sizeof(held));
+        rig_open(&r, policies[seed % 2]);
+        r.policy.slow_start_ns = seed % 3 ? 0 : 20 * NS_PER_S;
+        r.policy.gpu_weights[0].gpu_type = slice_str("L4");
+        r.policy.gpu_weights[0].weight = WEIGHT_ONE * 3 / 2;
+        r.policy.n_gpu_weights = 1;
+        for (uint32_t i = 0; i < n; i++)
+            rig_add(&r, i, seed % 4 == 1 ? "max_concurrency=2" : i % 3 ? "gpu_type=L4" : "");
+        rig_refresh(&r);
+        for (uint32_t i = 0; i < 2500; i++) {
+            struct held *h = &held[prng_below(&p, HELD)];
+            struct decision d;
+            steady_step(&r, h, &p);
+            if (h->r.cell)
+                continue;
+            ask(&r, h, &p);
+            r.f = h->f;
+            sched_pool_explain(r.pool, &r.f, r.now, r.seed, &r.scratch, &d, why);
+            int rc = rig_admit(&r, &h->r);
+            assert_int_equal(rc == 0, d.row != DECISION_NOBODY);
+            assert_int_equal(r.d.row, d.row);
+            assert_int_equal(r.d.fit, d.fit);
+            assert_int_equal(r.d.rejection, d.rejection);
+            chosen += rc == 0;
+            nobody += rc != 0;
+        }
+        for (uint32_t i = 0; i < HELD; i++)
+            rig_end(&held[i].r);
+        rig_close(&r);
+    }
+    assert_true(chosen > 2000);
+    assert_true(nobody > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_choice_and_turns),
         cmocka_unit_test(who_does_not_fit_is_not_chosen_for_its_cost),
+        cmocka_unit_test(same_choice_with_kept_costs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
