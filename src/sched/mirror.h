@@ -73,6 +73,7 @@ struct sched_mirror {
     uint32_t aged;                 /**< the next row to fill because of its age */
     uint64_t aged_ns;
     uint32_t counts[SCHED_FLAG_BITS]; /**< rows with this flag */
+    struct sched_common common;       /**< by them */
 };
 
 /**
