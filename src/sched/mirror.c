@@ -11,7 +11,7 @@
 #define BASE_NS        (4 * NS_PER_S)
 #define RELAXED(field) atomic_load_explicit(&(field), memory_order_relaxed)
 
-_Static_assert(SCHED_YOUNG == 1 << (SCHED_FLAG_BITS - 1), "the last flag is counted too");
+_Static_assert(SCHED_NEAR == 1 << (SCHED_FLAG_BITS - 1), "the last flag is counted too");
 
 static int new_columns(struct sched_mirror *m)
 {

@@ -9,7 +9,7 @@
 
 #include "sched/work.h"
 
-enum { SCHED_FLAG_BITS = 13 /**< of enum sched_flag */ };
+enum { SCHED_FLAG_BITS = 14 /**< of enum sched_flag */ };
 
 /**
  * Above so many candidates the slowest numbers of a row, what was computed there lately (half is forgotten in minutes) and
