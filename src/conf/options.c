@@ -250,6 +250,16 @@ static const struct conf_option tenant_options[] = {
 };
 SECTION("tenants.<name>", raw_tenant, tenant_options);
 
+static const struct conf_option locality_options[] = {
+    {.key = "region", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(place, region), .max = TEXT_MAX,
+     .doc = "Only endpoints of this region are near."},
+    {.key = "zone", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(place, zone), .max = TEXT_MAX,
+     .doc = "Only endpoints of this zone are near: what Kubernetes and Consul tell, or metadata."},
+    {.key = "cluster", .type = CONF_T_TEXT, .flags = CONF_LIVE, AT(place, cluster), .max = TEXT_MAX,
+     .doc = "Only endpoints of this cluster are near: Nacos' clusterName, Consul's datacenter, or metadata. DEFAULT: those that nobody tells one of, as in Nacos."},
+};
+SECTION("locality", place, locality_options);
+
 static const struct conf_option score_options[] = {
     {.key = "name", .type = CONF_T_TEXT, .flags = CONF_REQUIRED | CONF_LIVE, AT(raw_score, plugin), .max = TEXT_MAX,
      .doc = "The score."},
@@ -486,6 +496,8 @@ static const struct conf_option root_options[] = {
      .doc = "What is known of models, by id."},
     {.key = "gpu_weights", .type = CONF_T_GPU_WEIGHTS, .flags = CONF_LIVE, AT(conf_raw, gpu_weights), .max = POLICY_GPU_WEIGHTS_MAX,
      .doc = "Weight by device type, as {A100: 3, T4: 1}; multiplies the weight of an endpoint; others have 1."},
+    {.key = "locality", .type = CONF_T_SECTION, .flags = CONF_LIVE, AT(conf_raw, locality), .child = &place_section,
+     .doc = "Where this Weir is. Requests stay with endpoints there while one of them fits, is usable and has room; else all are used. Off when absent."},
     {.key = "policies", .type = CONF_T_MAP, .flags = CONF_LIVE, AT(conf_raw, policies), .max = 256, .child = &raw_policy_section,
      .doc = "Policies of your own, by name."},
     {.key = "routes", .type = CONF_T_LIST, .flags = CONF_LIVE, AT(conf_raw, routes), .max = 256, .child = &route_section,

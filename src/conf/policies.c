@@ -81,6 +81,13 @@ static void add_gpu_weights(struct build *b, struct policy *p)
     p->n_gpu_weights = b->raw->gpu_weights.n;
 }
 
+/* A policy with filters of its own, and not this one, does not want it. */
+static void add_place(const struct build *b, bool own_filters, struct policy *p)
+{
+    if (sched_placed(&b->raw->locality) && (!own_filters || sched_policy_stays(p)))
+        sched_policy_stay(p, &b->raw->locality);
+}
+
 /* One name in one of sched's three tables, which differ in their element. */
 #define FIND_PLUGIN(table, count, wanted, index)                                                   \
     do {                                                                                           \
@@ -114,6 +121,12 @@ static void take_filters(struct build *b,
             fail_name(b, &at, &here, "filter", raw->filters.items[i], known, n_known);
         else
             p->filters[p->n_filters++] = (uint8_t)index;
+    }
+    if (sched_policy_stays(p) && !sched_placed(&b->raw->locality)) {
+        struct conf_place at = conf_place_value(b, node);
+        CONF_FAIL(b, &at, &list,
+                  SLICE("filter locality has to know where this Weir is: add locality: {zone: ...} "
+                        "(or region, cluster) at the top, or leave it out"));
     }
 }
 
@@ -209,6 +222,7 @@ static void compile_policy(struct build *b,
         p->bound_q16 = raw->bound;
     add_gpu_weights(b, p);
     add_health(b, p);
+    add_place(b, raw->filters.n != 0, p);
     sched_policy_seal(p);
 }
 
@@ -253,6 +267,7 @@ const struct policy *conf_policy_find(struct build *b,
             return &c->policies[i];
     add_gpu_weights(b, &p);
     add_health(b, &p);
+    add_place(b, false, &p);
     sched_policy_seal(&p);
     struct policy *place = &b->policies[c->n_policies++];
     *place = p;

@@ -155,6 +155,7 @@ struct conf_raw {
     struct raw_list tenants;
     struct raw_list models;
     struct raw_gpu_weights gpu_weights;
+    struct place locality;
     struct raw_list policies;
     struct raw_list routes;
     struct conf_health health;

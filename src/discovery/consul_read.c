@@ -132,6 +132,17 @@ static int read_labels(struct arena *a, const json_t *tags, struct instance *i)
     return p.rc;
 }
 
+/* Since Consul 1.16: the service's own, or its node's. */
+static int
+read_place(struct arena *a, const json_t *node, const json_t *service, struct instance *i)
+{
+    const json_t *own = json_object_get(service, "Locality");
+    const json_t *place = json_is_object(own) ? own : json_object_get(node, "Locality");
+    int rc = arena_slice(a, text_of(place, "Region"), &i->region);
+
+    return rc ? rc : arena_slice(a, text_of(place, "Zone"), &i->zone);
+}
+
 /* --- one entry --- */
 
 enum status { PASSING, WARNING, CRITICAL };
@@ -201,6 +212,8 @@ static int read_entry(struct arena *a, const json_t *entry, struct instance *i)
         rc = arena_slice(a, host, &i->host);
     if (!rc)
         rc = arena_slice(a, text_of(service, "Service"), name);
+    if (!rc)
+        rc = read_place(a, node, service, i);
     if (!rc)
         rc = read_metadata(a, node, service, i);
     return rc ? rc : read_labels(a, json_object_get(service, "Tags"), i);

@@ -22,10 +22,15 @@ static void know(struct fleet_metadata *m, enum sample_field f)
     m->sample.known |= UINT32_C(1) << f;
 }
 
-static void read_gpu_type(struct slice value, struct fleet_metadata *m)
+static void read_text(struct slice value, struct slice *out)
 {
     if (value.n && value.n <= ENDPOINT_TEXT_MAX)
-        m->gpu_type = value;
+        *out = value;
+}
+
+static void read_gpu_type(struct slice value, struct fleet_metadata *m)
+{
+    read_text(value, &m->gpu_type);
 }
 
 static void read_model_id(struct slice value, struct fleet_metadata *m)
@@ -36,8 +41,29 @@ static void read_model_id(struct slice value, struct fleet_metadata *m)
 
 static void read_model_version(struct slice value, struct fleet_metadata *m)
 {
-    if (value.n && value.n <= ENDPOINT_TEXT_MAX)
-        m->model_version = value;
+    read_text(value, &m->model_version);
+}
+
+static void read_region(struct slice value, struct fleet_metadata *m)
+{
+    read_text(value, &m->region);
+}
+
+static void read_zone(struct slice value, struct fleet_metadata *m)
+{
+    read_text(value, &m->zone);
+}
+
+static void read_cluster(struct slice value, struct fleet_metadata *m)
+{
+    read_text(value, &m->cluster);
+}
+
+/* What Consul calls its clusters. */
+static void read_datacenter(struct slice value, struct fleet_metadata *m)
+{
+    if (!m->cluster.p)
+        read_text(value, &m->cluster);
 }
 
 static void read_remaining_memory(struct slice value, struct fleet_metadata *m)
@@ -211,6 +237,10 @@ static const struct {
     {"max_concurrency", read_max_concurrency, false},
     {"max_model_len", read_max_model_len, false},
     {"engine", read_engine, false},
+    {"region", read_region, false},
+    {"zone", read_zone, false},
+    {"cluster", read_cluster, false},
+    {"datacenter", read_datacenter, false},
     {"report_time_ms", read_report_time, true},
 };
 

@@ -11,6 +11,7 @@ struct fleet_metadata {
     struct slice gpu_type;
     struct slice model_ids; /**< comma list, as it came */
     struct slice model_version;
+    struct slice region, zone, cluster;
     uint32_t tasks; /**< enum task bits */
     uint32_t max_concurrency;
     uint32_t max_model_len;

@@ -181,6 +181,12 @@ static int read_metadata(struct record *r)
         r->i.max_concurrency = m.max_concurrency;
     if (r->i.engine == ENGINE_UNKNOWN)
         r->i.engine = m.engine;
+    if (!r->i.region.n)
+        r->i.region = m.region;
+    if (!r->i.zone.n)
+        r->i.zone = m.zone;
+    if (!r->i.cluster.n)
+        r->i.cluster = m.cluster;
     r->gpu_type = m.gpu_type;
     r->report_time_ms = m.report_time_ms;
     if (m.sample.known == 0 && m.report_time_ms == 0)

@@ -30,6 +30,11 @@ struct gpu_weight {
     uint32_t weight;       /**< thousandths */
 };
 
+/** Where something is; absent or empty: not said. */
+struct place {
+    struct slice region, zone, cluster;
+};
+
 /** A score and its weight in the sum, Q16.16. */
 struct policy_score {
     uint8_t plugin; /**< index in sched's table of scores */
@@ -68,7 +73,8 @@ struct policy {
         panic_percent; /**< above this share of red endpoints all are used; 0 = as 100: only when all are red */
     uint64_t
         slow_start_ns; /**< a newcomer's share rises from a tenth to all of it in this time; 0 = off */
-    uint64_t hash;     /**< over all of the above: names the policy in decision logs */
+    struct place place; /**< where this gateway is, for filter locality */
+    uint64_t hash;      /**< over all of the above: names the policy in decision logs */
 };
 
 #endif /* WEIR_MODEL_POLICY_T_H */

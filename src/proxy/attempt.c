@@ -53,6 +53,22 @@ static void start_over(struct exchange *x)
     exchange_decide(x);
 }
 
+/* Nobody in this gateway's own place could take it. Who pays for what leaves it wants to hear of it. */
+static void spilled(struct exchange *x)
+{
+    static struct log_limit limit;
+    char more[LOG_MISSED_TEXT];
+    uint64_t missed;
+
+    stat_add(&x->lane->stats.spilled, 1);
+    if (log_limit_pass(&limit, loop_now(x->lane->loop), 10 * NS_PER_S, &missed))
+        log_warn(
+            "proxy",
+            "a request for model=%.*s leaves locality for endpoint=%.*s: nobody there fits and "
+            "has room%s",
+            SLICE_ARG(x->pool->model), SLICE_ARG(x->target->id), log_missed(missed, more));
+}
+
 void attempt_start(struct exchange *x)
 {
     exchange_move(x, X_CONNECT);
@@ -67,6 +83,8 @@ void attempt_start(struct exchange *x)
         }
         return;
     }
+    if (x->reservation.spilled)
+        spilled(x);
     sched_work_note(x->lane->proxy->lore, &x->reservation, &x->f);
     if (!x->fresh_only && upstream_take(x)) {
         exchange_send(x);

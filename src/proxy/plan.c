@@ -305,19 +305,31 @@ void plan_put(struct lane *l, struct plan *n)
                           memory_order_release);
 }
 
+/* The i-th text of a policy; NULL past the end. */
+static struct slice *policy_text(struct policy *p, uint32_t i)
+{
+    struct slice *const own[] = {&p->name, &p->place.region, &p->place.zone, &p->place.cluster};
+
+    if (i < (uint32_t)ARRAY_LEN(own))
+        return own[i];
+    i -= (uint32_t)ARRAY_LEN(own);
+    return i < p->n_gpu_weights ? &p->gpu_weights[i].gpu_type : NULL;
+}
+
 struct policy_copy *policy_copy_new(const struct mem *mem, const struct policy *from)
 {
-    size_t text = from->name.n;
+    struct policy like = *from;
+    size_t text = 0;
+    struct slice *s;
 
-    for (uint32_t i = 0; i < from->n_gpu_weights; i++)
-        text += from->gpu_weights[i].gpu_type.n;
+    for (uint32_t i = 0; (s = policy_text(&like, i)) != NULL; i++)
+        text += s->n;
     struct policy_copy *c = mem_zalloc(mem, sizeof(*c) + text);
     if (!c)
         return NULL;
-    c->policy = *from;
+    c->policy = like;
     char *at = (char *)(c + 1);
-    for (uint32_t i = 0; i <= from->n_gpu_weights; i++) {
-        struct slice *s = i ? &c->policy.gpu_weights[i - 1].gpu_type : &c->policy.name;
+    for (uint32_t i = 0; (s = policy_text(&c->policy, i)) != NULL; i++) {
         if (s->n)
             memcpy(at, s->p, s->n);
         s->p = at;

@@ -114,6 +114,7 @@ static void add_lane(struct proxy_stats *out, const struct lane_stats *s)
         out->rejections[i] += stat_get(&s->rejections[i]);
     for (unsigned i = 0; i < RETRY_COUNT; i++)
         out->retries[i] += stat_get(&s->retries[i]);
+    out->spilled += stat_get(&s->spilled);
     add_hist(&out->duration, &s->duration);
     add_hist(&out->first_byte, &s->first_byte);
     add_hist(&out->queue, &s->queue);

@@ -109,6 +109,7 @@ struct proxy_tenant {
 struct proxy_stats {
     uint64_t rejections[REJECT_COUNT];
     uint64_t retries[RETRY_COUNT];
+    uint64_t spilled; /**< requests sent out of the policy's place */
     struct proxy_hist duration, first_byte, queue, decision;
     uint64_t connections;          /**< client connections open now */
     uint64_t access_log_lost;      /**< lines that could not be written */

@@ -48,6 +48,7 @@ enum { SERIES_BLOCK = 64, SERIES_BLOCKS = 1024 };
 struct lane_stats {
     stat_counter rejections[REJECT_COUNT];
     stat_counter retries[RETRY_COUNT];
+    stat_counter spilled;
     struct stat_hist duration, first_byte, queue, decision;
     stat_counter log_lost, connections, refused, active, sockets, buffered, upstreams;
     _Atomic(struct stat_series *)

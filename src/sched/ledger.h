@@ -29,6 +29,7 @@ struct reservation {
     struct device_set *devices; /**< where bytes are promised too; NULL = nowhere */
     uint64_t sample_count;      /**< samples the cell had when promised */
     bool first_byte;            /**< seen */
+    bool spilled;               /**< outside of the policy's place, as nobody there could take it */
     bool trial;                 /**< it holds the trial slot of a half-open breaker */
     /* sched/work.h; zero when the policy does not count work */
     bool counted, awaits, streamed, by_tokens;

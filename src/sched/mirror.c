@@ -12,7 +12,7 @@
 #define BASE_NS        (4 * NS_PER_S)
 #define RELAXED(field) atomic_load_explicit(&(field), memory_order_relaxed)
 
-_Static_assert(SCHED_YOUNG == 1 << (SCHED_FLAG_BITS - 1), "the last flag is counted too");
+_Static_assert(SCHED_NEAR == 1 << (SCHED_FLAG_BITS - 1), "the last flag is counted too");
 
 static int new_columns(struct sched_mirror *m)
 {
@@ -129,11 +129,15 @@ void sched_mirror_free(struct sched_mirror *m)
     mem_free(m->mem, m);
 }
 
+/* A pick may come between any two changes, and asks what rows have in common each time. */
 static void count(struct sched_mirror *m, uint16_t was, uint16_t is)
 {
     for (unsigned change = was ^ is; change; change &= change - 1) {
         unsigned bit = (unsigned)__builtin_ctz(change);
-        m->counts[bit] += (is >> bit & 1) ? 1 : UINT32_MAX;
+        uint16_t flag = (uint16_t)(1U << bit);
+        m->counts[bit] += (is & flag) ? 1 : UINT32_MAX;
+        m->common.all = m->counts[bit] == m->n ? m->common.all | flag : m->common.all & ~flag;
+        m->common.any = m->counts[bit] != 0 ? m->common.any | flag : m->common.any & ~flag;
     }
 }
 
@@ -223,17 +227,6 @@ static void fill(struct sched_mirror *m, uint32_t i, uint64_t now_ns)
     fill_speed(m, i, now_ns);
 }
 
-static struct sched_common common_of(const struct sched_mirror *m)
-{
-    struct sched_common common = {0, 0};
-
-    for (unsigned bit = 0; bit < SCHED_FLAG_BITS; bit++) {
-        common.all |= (uint16_t)((m->counts[bit] == m->n) << bit);
-        common.any |= (uint16_t)((m->counts[bit] != 0) << bit);
-    }
-    return common;
-}
-
 /* So that what is near now is told apart to the microsecond. */
 static void rebase(struct sched_mirror *m, uint64_t now_ns)
 {
@@ -288,7 +281,7 @@ struct sched_common sched_mirror_refresh(struct sched_mirror *m, uint64_t now_ns
         for (uint32_t i = 0; i < m->n; i++)
             fill(m, i, now_ns);
         m->stale = false;
-        return common_of(m);
+        return m->common;
     }
     fill_changed(m, now_ns);
     if (m->columns)
@@ -302,13 +295,13 @@ struct sched_common sched_mirror_refresh(struct sched_mirror *m, uint64_t now_ns
         }
         m->next_due_ns = next;
     }
-    return common_of(m);
+    return m->common;
 }
 
 struct sched_common sched_mirror_row(struct sched_mirror *m, uint32_t i, uint64_t now_ns)
 {
     fill(m, i, now_ns);
-    return common_of(m);
+    return m->common;
 }
 
 void sched_mirror_kind(struct sched_mirror *m, enum sched_kind kind, uint64_t now_ns)

@@ -10,7 +10,7 @@
 #include "sched/pick.h"
 #include "sched/work.h"
 
-enum { SCHED_FLAG_BITS = 13 /**< of enum sched_flag */ };
+enum { SCHED_FLAG_BITS = 14 /**< of enum sched_flag */ };
 
 /**
  * Above so many candidates the slowest numbers of a row, what was computed there lately (half is forgotten in minutes) and
@@ -84,6 +84,7 @@ struct sched_mirror {
     uint32_t aged;                 /**< the next row to fill because of its age */
     uint64_t aged_ns;
     uint32_t counts[SCHED_FLAG_BITS]; /**< rows with this flag */
+    struct sched_common common;       /**< by them */
 };
 
 /** What is kept, because picks will read it. */

@@ -121,6 +121,11 @@ extern const uint32_t sched_n_pickers;
 int sched_policy_named(struct slice name, struct policy *out) MUST_CHECK;
 /** The i-th built-in name, for "nearest known" hints; NULL past the end. Synonyms are not listed. */
 const char *sched_policy_name(uint32_t i);
+/** Stay in this place while somebody there fits: filter locality behind those that say who fits, unless it stands in the
+ * list already. Seal the policy afterwards. Texts are borrowed. */
+void sched_policy_stay(struct policy *p, const struct place *place);
+/** Does it go by where endpoints are? */
+bool sched_policy_stays(const struct policy *p);
 /** Recompute policy.hash after a change. */
 void sched_policy_seal(struct policy *p);
 /** Does the policy read anything from the body beyond the model (the size of the prompt)? */

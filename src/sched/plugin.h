@@ -89,6 +89,7 @@ uint32_t sched_filter_memory_total(const struct sched_view *v, uint32_t *fit, ui
 uint32_t sched_filter_memory(const struct sched_view *v, uint32_t *fit, uint32_t n);
 uint32_t sched_filter_memory_known(const struct sched_view *v, uint32_t *fit, uint32_t n);
 uint32_t sched_filter_concurrency(const struct sched_view *v, uint32_t *fit, uint32_t n);
+uint32_t sched_filter_locality(const struct sched_view *v, uint32_t *fit, uint32_t n);
 
 void sched_score_load(const struct sched_view *v,
                       const uint32_t *fit,

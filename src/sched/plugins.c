@@ -27,6 +27,10 @@ const struct sched_filter sched_filters[] = {
      .passes = true,
      .capacity = true,
      .keep = sched_filter_concurrency},
+    {.name = "locality",
+     .why = "outside of the gateway's own region, zone or cluster, where another one fits and has "
+            "room",
+     .keep = sched_filter_locality},
     {.name = "memory_known",
      .why = "free memory unknown, while others are known to fit",
      .reads_body = true,

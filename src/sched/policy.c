@@ -113,6 +113,30 @@ int sched_policy_named(struct slice name, struct policy *out)
     return WEIR_E_NOTFOUND;
 }
 
+bool sched_policy_stays(const struct policy *p)
+{
+    for (uint32_t i = 0; i < p->n_filters; i++)
+        if (sched_filters[p->filters[i]].keep == sched_filter_locality)
+            return true;
+    return false;
+}
+
+void sched_policy_stay(struct policy *p, const struct place *place)
+{
+    uint32_t at = 0;
+
+    p->place = *place;
+    if (sched_policy_stays(p) || p->n_filters == POLICY_STEPS_MAX)
+        return;
+    /* Behind the last one that can leave nobody: what follows only prefers. */
+    for (uint32_t i = 0; i < p->n_filters; i++)
+        if (sched_filters[p->filters[i]].keep != sched_filter_memory_known)
+            at = i + 1;
+    memmove(&p->filters[at + 1], &p->filters[at], p->n_filters - at);
+    p->filters[at] = filter_index("locality");
+    p->n_filters++;
+}
+
 void sched_policy_seal(struct policy *p)
 {
     /* By names, so that the hash means the same to a build with other plugin numbers. */
@@ -136,6 +160,11 @@ void sched_policy_seal(struct policy *p)
         h = hash_pair(hash_pair(h, hash_slice(p->gpu_weights[i].gpu_type, 4)),
                       p->gpu_weights[i].weight);
     h = hash_pair(hash_pair(h, p->panic_percent), p->slow_start_ns);
+    /* Nothing where nothing is said: older records keep their hash. */
+    if (sched_placed(&p->place))
+        h = hash_pair(
+            hash_pair(hash_pair(h, hash_slice(p->place.region, 5)), hash_slice(p->place.zone, 6)),
+            hash_slice(p->place.cluster, 7));
     p->hash = hash_pair(h, p->bound_q16);
 }
 

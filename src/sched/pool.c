@@ -24,6 +24,7 @@ struct sched_pool {
     uint32_t n_labels;
     struct sched_lore *lore;
     bool reads_work;
+    bool placed; /* the policy says where we are */
     struct sched_state *state;
     struct sched_candidate *candidates; /* sorted by slot */
     struct sched_memo *memo;            /* beside them */
@@ -56,6 +57,7 @@ int sched_pool_new(const struct sched_pool_options *o, struct sched_pool **out)
     p->n_labels = o->n_labels;
     p->lore = o->lore;
     p->reads_work = sched_policy_reads_work(o->policy);
+    p->placed = sched_placed(&o->policy->place);
     int rc = sched_queue_init(&p->queue, o->mem);
     p->queue.age_ns = o->queue->age_ns;
     if (rc == 0)
@@ -160,6 +162,7 @@ int sched_pool_reconfigure(struct sched_pool *p,
     p->queue.age_ns = queue->age_ns;
     sched_queue_turn(&p->queue, queue->by_tenant);
     p->reads_work = sched_policy_reads_work(policy);
+    p->placed = sched_placed(&policy->place);
     for (uint32_t i = 0; i < p->n; i++) {
         p->memo[i].key = 0;
         struct member m = {p->candidates[i].endpoint, p->candidates[i].cell};
@@ -414,6 +417,7 @@ static int pick_and_reserve(struct sched_pool *p,
         int rc = row->flags & SCHED_TRIAL ? sched_reserve_trial(r, c->cell, c->limit, f, now_ns)
                                           : sched_reserve(r, c->cell, c->limit, f);
         if (rc == 0) {
+            r->spilled = p->placed && !(row->flags & SCHED_NEAR);
             sched_work_begin(p->lore, r, f, c, row, v.work ? &v.work[d->row] : NULL, now_ns);
             *chosen = (struct member){c->endpoint, c->cell};
             return 0;

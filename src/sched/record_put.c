@@ -53,6 +53,14 @@ static void put_text(struct buf *out, const char *name, struct slice v)
         buf_put_str(out, "null");
 }
 
+static void put_said(struct buf *out, const char *name, struct slice v)
+{
+    if (v.n == 0)
+        return;
+    buf_put_char(out, ',');
+    put_text(out, name, v);
+}
+
 static void put_policy(struct buf *out, const struct policy *p)
 {
     buf_put_str(out, "\"policy\":{");
@@ -93,6 +101,9 @@ static void put_policy(struct buf *out, const struct policy *p)
     put_number(out, "bound_q16", p->bound_q16);
     put_nonzero(out, "panic_percent", p->panic_percent);
     put_nonzero(out, "slow_start_ns", p->slow_start_ns);
+    put_said(out, "region", p->place.region);
+    put_said(out, "zone", p->place.zone);
+    put_said(out, "cluster", p->place.cluster);
     buf_put_char(out, '}');
 }
 
@@ -227,6 +238,14 @@ static struct slice chosen_id(const struct sched_record *r)
     return r->decision.row == DECISION_NOBODY ? slice_of(NULL, 0) : r->rows[r->decision.row].id;
 }
 
+/* Nobody in the gateway's own place fitted, or all of them were full. */
+static void put_spilled(struct buf *out, const struct sched_record *r)
+{
+    if (r->decision.row != DECISION_NOBODY && sched_placed(&r->policy->place) &&
+        !(r->rows[r->decision.row].row.flags & SCHED_NEAR))
+        buf_put_str(out, ",\"spilled\":true");
+}
+
 int sched_record_put(struct buf *out, const struct sched_record *r)
 {
     put_policy(out, r->policy);
@@ -262,6 +281,7 @@ int sched_record_put(struct buf *out, const struct sched_record *r)
     put_text(out, "endpoint", chosen_id(r));
     put_rejection(out, r);
     put_number(out, "fit", r->decision.fit);
+    put_spilled(out, r);
     return buf_put_char(out, '}');
 }
 
@@ -377,6 +397,7 @@ int sched_record_explain(struct buf *out, const struct sched_record *r)
     buf_put_str(out,
                 r->decision.row == DECISION_NOBODY && !r->decision.rejection ? "true" : "false");
     put_number(out, "fit", r->decision.fit);
+    put_spilled(out, r);
     buf_put_char(out, ',');
     put_hex(out, "seed", r->seed);
     buf_put_str(out, ",\"endpoints\":[");
@@ -402,6 +423,9 @@ int sched_record_explain(struct buf *out, const struct sched_record *r)
             put_terms(out, r->policy, w);
         }
         put_facts(out, &r->rows[i], w);
+        if (sched_placed(&r->policy->place))
+            buf_put_str(out,
+                        r->rows[i].row.flags & SCHED_NEAR ? ",\"near\":true" : ",\"near\":false");
         if (r->works)
             put_work(out, r, i);
         buf_put_char(out, '}');
@@ -441,6 +465,7 @@ int sched_record_brief(struct buf *out, const struct sched_record *r, size_t max
     put_text(out, "policy", slice_of(r->policy->name.p, MIN(r->policy->name.n, (size_t)32)));
     put_number(out, "fit", r->decision.fit);
     put_number(out, "members", r->members);
+    put_spilled(out, r);
     buf_put_str(out, ",\"endpoints\":[");
     for (uint32_t k = 0; k <= r->n && r->explained && !out->err; k++) {
         /* The one chosen, then the others in their order. */

@@ -79,6 +79,18 @@ static const struct model_ref *model_of(const struct endpoint *e, struct slice m
     return found;
 }
 
+static bool same_part(struct slice wanted, struct slice there)
+{
+    return wanted.n == 0 || slice_eq(wanted, there);
+}
+
+/* In every part that is said. For Nacos an instance whose cluster nobody told is in DEFAULT. */
+static bool is_near(const struct endpoint *e, const struct place *p)
+{
+    return sched_placed(p) && same_part(p->region, e->region) && same_part(p->zone, e->zone) &&
+           same_part(p->cluster, e->cluster.n ? e->cluster : SLICE("DEFAULT"));
+}
+
 void sched_candidate_fill(const struct member *m,
                           const struct policy *p,
                           struct slice model,
@@ -95,6 +107,8 @@ void sched_candidate_fill(const struct member *m,
         flags |= SCHED_VOUCHED;
     if (model_preallocates(e->engine))
         flags |= SCHED_TOKENS;
+    if (is_near(e, &p->place))
+        flags |= SCHED_NEAR;
     *out = (struct sched_candidate){
         .cell = m->cell,
         .weight = weight ? weight : 1,

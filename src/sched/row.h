@@ -32,6 +32,7 @@ enum sched_flag {
     SCHED_FULL = 1 << 10,  /**< row: at its limit of requests in flight */
     SCHED_TRIAL = 1 << 11, /**< row: usable for the one trial request of a half-open breaker */
     SCHED_YOUNG = 1 << 12, /**< row: its slow start is not known to be over */
+    SCHED_NEAR = 1 << 13,  /**< it is where policy.place says that we are */
 };
 
 /** Plain numbers of how fast an endpoint is, as a pick uses them; learned by sched/rates.c. */
@@ -109,6 +110,12 @@ uint32_t sched_gpu_weight(const struct policy *p, struct slice gpu_type);
 /** weight x dyn(util), saturated at UINT64_MAX: the rightful share of an endpoint. */
 uint64_t
 sched_share(const struct policy *p, const struct sched_candidate *c, const struct sched_row *r);
+
+/** Is any part of it said? */
+static inline bool sched_placed(const struct place *p)
+{
+    return (p->region.n | p->zone.n | p->cluster.n) != 0;
+}
 
 /** Copy a cell's last sample. Any thread; retries while a writer is at work. sample.known is 0 before the first. */
 void sched_sample_read(struct cell *c, struct sample *out);

@@ -65,6 +65,14 @@ static bool misses(const struct sched_view *v,
     return late || slow;
 }
 
+bool sched_slo_misses(const struct sched_view *v, uint32_t row)
+{
+    struct targets t = targets_of(v);
+    uint64_t late;
+
+    return misses(v, &t, &v->work[row], &late);
+}
+
 uint32_t sched_slo_keep(const struct sched_view *v,
                         uint32_t *fit,
                         uint32_t n,

@@ -58,6 +58,9 @@ uint32_t sched_slo_keep(const struct sched_view *v,
                         struct decision *out,
                         struct explain_row *why);
 
+/** Is this one predicted to miss a target? As sched_slo_keep() judges it. */
+bool sched_slo_misses(const struct sched_view *v, uint32_t row);
+
 /**
  * All that fit are full, or nobody fits: is it still of use to wait? If every candidate would miss even with a place at
  * once: as sched_slo_keep(); else out->prefill_us is set. @return 0.

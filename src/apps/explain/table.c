@@ -78,7 +78,10 @@ static void summary(const json_t *a, FILE *to)
     (void)fprintf(to, "model %s  route %s  policy %s\n", l.cell[0], l.cell[1], l.cell[2]);
     if (chosen) {
         put(l.cell[3], chosen);
-        (void)fprintf(to, "chosen: %s\n", l.cell[3]);
+        (void)fprintf(to, "chosen: %s%s\n", l.cell[3],
+                      json_is_true(json_object_get(a, "spilled"))
+                          ? ", outside of locality: nobody there fits and has room"
+                          : "");
     } else if (rejection) {
         put(l.cell[3], text(a, "value", ""));
         (void)fprintf(to, "nobody: %s%s%s\n", rejection, l.cell[3][0] ? " " : "", l.cell[3]);

@@ -72,6 +72,9 @@ static void put_requests(const struct proxy_stats *s, struct buf *out)
         struct prom_label label = {"reason", slice_str(proxy_retry_names[i])};
         wire_prom_sample(out, "weir_retries_total", &label, 1, (double)s->retries[i]);
     }
+    counter(out, "weir_locality_spilled_total",
+            "Requests sent out of locality, because nobody there fitted and had room.");
+    wire_prom_sample(out, "weir_locality_spilled_total", NULL, 0, (double)s->spilled);
 }
 
 static void put_times(const struct proxy_stats *s, struct buf *out)

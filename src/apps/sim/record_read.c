@@ -85,7 +85,10 @@ static void policy(struct read_record *r, const json_t *o)
     *p = (struct policy){.name = text(get(r, o, "name")),
                          .bound_q16 = (uint32_t)number(o, "bound_q16"),
                          .panic_percent = (uint32_t)number(o, "panic_percent"),
-                         .slow_start_ns = number(o, "slow_start_ns")};
+                         .slow_start_ns = number(o, "slow_start_ns"),
+                         .place = {.region = text(json_object_get(o, "region")),
+                                   .zone = text(json_object_get(o, "zone")),
+                                   .cluster = text(json_object_get(o, "cluster"))}};
     p->n_filters = (uint32_t)json_array_size(list);
     for (uint32_t i = 0; i < p->n_filters && i < POLICY_STEPS_MAX; i++)
         p->filters[i] = filter(r, text(json_array_get(list, i)));

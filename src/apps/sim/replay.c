@@ -105,8 +105,13 @@ static void count_seconds(struct tally *t,
     t->least_seconds += least;
 }
 
-static int decide(struct tally *t, struct sched_record *r, const struct decision *logged)
+static int decide(struct tally *t,
+                  struct sched_record *r,
+                  const struct place *place,
+                  const struct decision *logged)
 {
+    /* A gateway that stays in its own place does so by any policy. */
+    struct policy there = *t->policy;
     struct decision d;
     bool asks = sched_policy_reads_work(t->policy);
 
@@ -114,8 +119,11 @@ static int decide(struct tally *t, struct sched_record *r, const struct decision
         t->blind++;
         return 0;
     }
-    r->policy = t->policy;
+    if (sched_placed(place))
+        sched_policy_stay(&there, place);
+    r->policy = &there;
     int rc = sched_replay(r, loop_mem(), &d, r->why);
+    r->policy = t->policy;
     if (rc)
         return rc;
     t->decided++;
@@ -194,7 +202,7 @@ static int take_line(struct what_if *w, struct slice text, uint64_t line)
             w->records++;
             rc = decide_as_logged(w, r.record, &r.logged);
             for (uint32_t i = 0; rc == 0 && i < w->n; i++)
-                rc = decide(&w->tallies[i], r.record, &r.logged);
+                rc = decide(&w->tallies[i], r.record, &r.policy.place, &r.logged);
         }
     }
     sched_record_free(r.record);

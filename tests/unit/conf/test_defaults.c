@@ -279,9 +279,35 @@ static void routes_and_policies_become_what_sched_reads(void **state)
     load_fini(&l);
 }
 
+static void locality_is_added_where_a_policy_does_not_choose_filters(void **state)
+{
+    (void)state;
+    struct loaded l;
+    const struct conf *c =
+        expect_conf(&l, "locality: {region: eu, zone: a}\n"
+                        "policies:\n"
+                        "  own: {filters: [usable, model], pick: lowest}\n"
+                        "  first: {filters: [usable, locality, model], pick: lowest}\n"
+                        "  used: {use: chain}\n"
+                        "routes: [{policy: own}, {match: {path: /a}, policy: first}, "
+                        "{match: {path: /b}, policy: used}, {match: {path: /c}}]\n")
+            ->conf;
+    const uint32_t want[] = {2, 3, 8, 8};
+
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct policy *p = c->routing.routes[i].policy;
+        assert_int_equal(p->n_filters, want[i]);
+        assert_int_equal(sched_policy_stays(p), i > 0);
+        assert_true(i == 0 ? p->place.zone.p == NULL : slice_eq(p->place.zone, SLICE("a")));
+    }
+    assert_string_equal(sched_filters[c->routing.routes[1].policy->filters[1]].name, "locality");
+    load_fini(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(locality_is_added_where_a_policy_does_not_choose_filters),
         cmocka_unit_test(nothing_gives_the_defaults),
         cmocka_unit_test(the_default_route_is_queued_work_for_all_paths),
         cmocka_unit_test(empty_sections_set_nothing),

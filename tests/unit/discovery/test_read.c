@@ -44,7 +44,8 @@ static void consul_entries_become_instances(void **state)
     assert_int_equal(
         consul_read(
             &arena,
-            SLICE("[{\"Node\":{\"Node\":\"n1\",\"Address\":\"10.0.0.1\",\"Datacenter\":\"dc1\"},"
+            SLICE("[{\"Node\":{\"Node\":\"n1\",\"Address\":\"10.0.0.1\",\"Datacenter\":\"dc1\","
+                  "\"Locality\":{\"Region\":\"eu\",\"Zone\":\"a\"}},"
                   "\"Service\":{\"ID\":\"a\",\"Service\":\"llm\",\"Tags\":[\"gpu\",\"tier=gold\"],"
                   "\"Address\":\"fd00::1\","
                   "\"Port\":8000,\"Meta\":{\"model_id\":\"m\",\"node\":\"mine\",\"scheme\":"
@@ -53,6 +54,7 @@ static void consul_entries_become_instances(void **state)
                   "\"Checks\":[{\"CheckID\":\"serfHealth\",\"Status\":\"passing\"},{\"CheckID\":"
                   "\"c\",\"Status\":\"warning\"}]},"
                   "{\"Node\":{\"Node\":\"n2\",\"Address\":\"10.0.0.2\"},\"Service\":{\"ID\":\"b\","
+                  "\"Locality\":{\"Region\":\"us\"},"
                   "\"Service\":\"llm\",\"Tags\":null,"
                   "\"Address\":\"\",\"Port\":9000,\"Meta\":null,\"Weights\":{\"Passing\":"
                   "2000000000}},"
@@ -74,10 +76,14 @@ static void consul_entries_become_instances(void **state)
     assert_string_equal(value(i->metadata, i->n_metadata, "tags"), "gpu,tier=gold");
     assert_string_equal(value(i->metadata, i->n_metadata, "node"), "mine");
     assert_string_equal(value(i->metadata, i->n_metadata, "datacenter"), "dc1");
+    assert_string_equal(i->region.p, "eu");
+    assert_string_equal(i->zone.p, "a");
     assert_string_equal(value(i->labels, i->n_labels, "gpu"), "true");
     assert_string_equal(value(i->labels, i->n_labels, "tier"), "gold");
     i = &a.entries[1].instance;
     assert_string_equal(i->host.p, "10.0.0.2");
+    assert_string_equal(i->region.p, "us");
+    assert_null(i->zone.p);
     assert_false(i->healthy || i->enabled || i->tls);
     assert_int_equal(i->weight, WEIGHT_MAX);
     assert_int_equal(i->n_labels, 0);

@@ -82,6 +82,15 @@ static void words_are_read_or_unknown(void **state)
     assert_int_equal(m.tasks, 0);
     one("supported_tasks", ",,", &m);
     assert_int_equal(m.tasks, 0);
+    one("zone", " eu-1a ", &m);
+    assert_true(slice_eq(m.zone, SLICE("eu-1a")));
+    one("region", "", &m);
+    assert_null(m.region.p);
+    struct kv both[] = {{SLICE("datacenter"), SLICE("dc1")}, {SLICE("cluster"), SLICE("east")}};
+    fleet_metadata_read(both, 2, &m);
+    assert_true(slice_eq(m.cluster, SLICE("east")));
+    fleet_metadata_read(both, 1, &m);
+    assert_true(slice_eq(m.cluster, SLICE("dc1")));
     one("engine", "vLLM", &m);
     assert_int_equal(m.engine, ENGINE_VLLM);
     one("engine", "homegrown", &m);

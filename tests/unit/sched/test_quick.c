@@ -175,9 +175,13 @@ static void same_choice_and_turns(void **state)
             SCHED_EXACT_ROWS + 1 + (uint32_t)prng_below(&p, MIRROR_ROWS - SCHED_EXACT_ROWS);
         memset(&t, 0, sizeof(t));
         rig_open(&t.rig, "queued_work");
+        if (seed % 2)
+            sched_policy_stay(&t.rig.policy, &(struct place){.zone = SLICE("a")});
         for (uint32_t i = 0; i < n; i++)
             rig_add(&t.rig, i,
-                    seed % 3 == 0 ? "gpu_type=A100 max_concurrency=3"
+                    seed % 3 == 0 ? i % 4 ? "gpu_type=A100 max_concurrency=3"
+                                          : "gpu_type=A100 max_concurrency=3 zone=a"
+                    : i % 7 == 0  ? "gpu_type=A100 zone=a"
                     : i % 3       ? "gpu_type=A100"
                     : i % 2       ? "gpu_type=CPU"
                                   : "gpu_type=L4");

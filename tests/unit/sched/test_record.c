@@ -57,6 +57,7 @@ static void any_host(struct rig *r, struct prng *p, uint32_t n)
     h.i.weight = (uint32_t)(1 + below(p, 4)) * WEIGHT_ONE / 2;
     h.i.draining = below(p, 12) == 0;
     h.i.tasks = below(p, 3) ? 0 : TASK_CHAT;
+    h.i.zone = below(p, 3) ? SLICE("a") : SLICE("b");
     h.model.version = below(p, 3) ? slice_of(NULL, 0) : SLICE("v2");
     h.model.max_model_len = below(p, 2) ? 0 : (uint32_t)(500 + below(p, 4000));
     h.model.loading = below(p, 8) == 0;
@@ -118,6 +119,9 @@ static void every_pick_of_every_policy_replays(void **state)
         rig_open(&r, name);
         r.policy.gpu_weights[0] = (struct gpu_weight){SLICE("A100"), 3000};
         r.policy.n_gpu_weights = 1;
+        if (i % 3)
+            sched_policy_stay(&r.policy, i % 3 == 1 ? &(struct place){.zone = SLICE("a")}
+                                                    : &(struct place){.zone = SLICE("b")});
         sched_policy_seal(&r.policy);
         for (uint32_t h = 0; h < HOSTS; h++)
             any_host(&r, &p, h);
@@ -273,7 +277,7 @@ static void every_filter_is_named_with_its_words(void **state)
     rig_host(&h, 2, "");
     h.i.draining = true;
     rig_put(&r, &h);
-    rig_add(&r, 3, "");
+    rig_add(&r, 3, "zone=a");
     rig_refresh(&r);
     struct sched_record *record = record_for(&r, 4);
 
@@ -299,6 +303,11 @@ static void every_filter_is_named_with_its_words(void **state)
     assert_int_equal(r.chosen.endpoint->slot, 1);
     r.f.required_bytes = 0;
     assert_dropped(&r, record, 1, "concurrency");
+    seen++;
+    struct place place = {.zone = SLICE("a")};
+    sched_policy_stay(&r.policy, &place);
+    RIG_MUST(sched_pool_reconfigure(r.pool, &r.policy, &r.queue));
+    assert_dropped(&r, record, 0, "locality");
     seen++;
     /* Whoever adds a filter adds its case here. */
     assert_int_equal(seen, sched_n_filters);
