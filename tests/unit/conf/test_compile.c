@@ -112,7 +112,7 @@ static void policies(void **state)
          "maglev, prefix_cache, response_time, peak_ewma, prequal, cache_aware, prefix_hash, "
          "llm_d, dynamo, vllm\n"},
         {"policies: {p: {pick: lowest, filters: [usable, locality]}}\n",
-         "w.yaml:1:41: policies.p.filters: filter locality has to know where this Weir is: add "
+         "w.yaml:1:39: policies.p.filters: filter locality has to know where this Weir is: add "
          "locality: {zone: ...} (or region, cluster) at the top, or leave it out\n"},
         {"routes: [{policy: bucket}]\n",
          "w.yaml:1:19: routes[0].policy: policy \"bucket\" comes in a later version\n"},
