@@ -176,7 +176,8 @@ def test_the_agent_goes_on(keeper, what):
     engine = keeper.add(d.vllm())
     registry = keeper.add(u.Registry())
     engine.given_up = threading.Event()
-    agent = keeper.add(u.Agent(registry.url, engine.url, "--gpus", "none"))
+    patience = ["--timeout", "1s"] if what == "drip" else []        # where it is to be overrun
+    agent = keeper.add(u.Agent(registry.url, engine.url, "--gpus", "none", *patience))
     registry.wait_load(running=0)
     engine.pages["/metrics"] = NUMBERS[what]
     h.wait_until(lambda: engine.asked("/metrics") > 2 and "running" not in registry.calls[-1][2], "numbers to be gone")
