@@ -137,6 +137,17 @@ static int make_mirror(const struct sched_pool *p,
     return sched_mirror_new(p->mem, c, n, use, out);
 }
 
+/* The members as this policy has them. */
+static void fill_members(struct sched_pool *p, const struct policy *policy)
+{
+    p->reads_work = sched_policy_reads_work(policy);
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct member m = {p->candidates[i].endpoint, p->candidates[i].cell};
+        sched_candidate_fill(&m, policy, p->model, &p->candidates[i]);
+    }
+    learn_members(p, p->candidates, p->n);
+}
+
 int sched_pool_reconfigure(struct sched_pool *p,
                            const struct policy *policy,
                            const struct route_queue *queue)
@@ -148,10 +159,12 @@ int sched_pool_reconfigure(struct sched_pool *p,
     if (rc)
         return rc;
     sched_state_policy(p->state, policy);
+    fill_members(p, policy); /* before a table is made by their weights */
     if (p->n)
         rc = sched_state_members(p->state, p->candidates, p->n);
     if (rc) {
         sched_state_policy(p->state, p->policy);
+        fill_members(p, p->policy);
         sched_mirror_free(mirror);
         return rc;
     }
@@ -161,14 +174,9 @@ int sched_pool_reconfigure(struct sched_pool *p,
     p->options = *queue;
     p->queue.age_ns = queue->age_ns;
     sched_queue_turn(&p->queue, queue->by_tenant);
-    p->reads_work = sched_policy_reads_work(policy);
     p->placed = sched_placed(&policy->place);
-    for (uint32_t i = 0; i < p->n; i++) {
+    for (uint32_t i = 0; i < p->n; i++)
         p->memo[i].key = 0;
-        struct member m = {p->candidates[i].endpoint, p->candidates[i].cell};
-        sched_candidate_fill(&m, policy, p->model, &p->candidates[i]);
-    }
-    learn_members(p, p->candidates, p->n);
     return 0;
 }
 

@@ -526,6 +526,52 @@ static void no_memory_leaves_the_pool_as_it_was(void **state)
     rig_close(&r);
 }
 
+/* @return a bit for each of some sessions, set when it goes to the first host. */
+static uint64_t first_ones(struct rig *r)
+{
+    uint64_t first = 0;
+
+    r->f.has_session = true;
+    for (uint32_t i = 0; i < 64; i++) {
+        r->f.session = i * UINT64_C(0x9E3779B97F4A7C15);
+        first |= (uint64_t)(rig_once(r) == 0) << i;
+    }
+    return first;
+}
+
+/* Tables of a pick are made by weights, so new weights make new ones: as if it had begun with them. Or nothing is new. */
+static void weights_that_change_are_in_tables_too(void **state)
+{
+    (void)state;
+    struct rig r[2];
+    struct policy even;
+    struct policy heavy;
+    int rc = WEIR_E_NOMEM;
+
+    RIG_MUST(sched_policy_named(SLICE("maglev"), &even));
+    heavy = even;
+    heavy.gpu_weights[0] = (struct gpu_weight){.gpu_type = SLICE("A100"), .weight = 9 * WEIGHT_ONE};
+    heavy.n_gpu_weights = 1;
+    for (uint32_t k = 0; k < 2; k++) {
+        rig_open(&r[k], "maglev");
+        RIG_MUST(sched_pool_reconfigure(r[k].pool, k ? &heavy : &even, &r[k].queue));
+        rig_add(&r[k], 0, "gpu_type=A100");
+        rig_add(&r[k], 1, "");
+        rig_refresh(&r[k]);
+    }
+    uint64_t before = first_ones(&r[0]);
+    uint64_t after = first_ones(&r[1]);
+    assert_true(__builtin_popcountll(before) < 45 && __builtin_popcountll(after) > 50);
+    for (long n = 1; rc; n++) {
+        r[0].heap.fail_at = n;
+        rc = sched_pool_reconfigure(r[0].pool, &heavy, &r[0].queue);
+        r[0].heap.fail_at = 0;
+        assert_true(first_ones(&r[0]) == (rc ? before : after));
+    }
+    rig_close(&r[0]);
+    rig_close(&r[1]);
+}
+
 static void the_hot_path_does_not_allocate(void **state)
 {
     (void)state;
@@ -573,6 +619,7 @@ int main(void)
         cmocka_unit_test(members_of_any_model),
         cmocka_unit_test(rotation_survives_a_refresh),
         cmocka_unit_test(no_memory_leaves_the_pool_as_it_was),
+        cmocka_unit_test(weights_that_change_are_in_tables_too),
         cmocka_unit_test(the_hot_path_does_not_allocate),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
