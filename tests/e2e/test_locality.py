@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """locality: requests stay in the gateway's own cluster or zone while somebody there fits and has room (report M19)."""
+import json
 import threading
 
 import pytest
@@ -76,11 +77,22 @@ def test_m19_the_same_cluster_first_then_all_when_it_is_full_or_empty(start_weir
     assert replay(weir) == {"replayed": 8, "different": 0, "truncated": 0, "unreadable": 0}
 
 
-def test_a_reload_moves_the_gateway_and_a_policy_may_do_without(start_weir, upstream):
+def replayed_by(weir, tmp_path, conf, policies):
+    """The logged decisions by these policies: which endpoint was another one, and how often."""
+    log, config = tmp_path / "decisions.jsonl", tmp_path / "other.yaml"
+    log.write_bytes(weir.admin_http("GET", "/api/v1/decisions?limit=1000", headers={"Accept": "application/x-ndjson"}).body)
+    config.write_text(json.dumps(conf))
+    rc, out, err = h.run_weir("sim", "--replay-decisions", log, "--config", config, "--policy", policies, "--json")
+    assert rc == 0, err
+    return {p["policy"]: p["other"] for p in json.loads(out)["policies"]}
+
+
+def test_a_reload_moves_the_gateway_and_a_policy_may_do_without(start_weir, upstream, tmp_path):
     ups = {zone: upstream(name=zone) for zone in "ab"}
     conf = {"discovery": [{"type": "static", "endpoints": [{"url": u.url, "models": ["m"], "zone": zone}
                                                            for zone, u in ups.items()]}],
             "policies": {"everywhere": {"filters": ["usable", "model", "concurrency"], "pick": "round_robin"}},
+            "decisions": {"sample": "100000/s"},
             "routes": [{"match": {"path": "/v1/completions"}, "policy": "everywhere"},
                        {"match": {"path": "/v1/**"}, "policy": "round_robin"}]}
     weir = start_weir(conf, ["--zone", "b"])
@@ -95,6 +107,9 @@ def test_a_reload_moves_the_gateway_and_a_policy_may_do_without(start_weir, upst
 
     both, b_alone = {"a": 2, "b": 2}, {"a": 0, "b": 4}
     assert who() == b_alone
+    # In a replay, too. Whoever had the last turn was b, but for the first one.
+    other = replayed_by(weir, tmp_path, {"policies": conf["policies"]}, "everywhere,round_robin,chain")
+    assert other.pop("everywhere") in (3, 4) and set(other.values()) == {0}
     assert who("/v1/completions") == both
     assert hup(weir, conf | {"locality": {"region": "nowhere"}})[1] == 0    # the flag beats the file, key by key
     assert who() == both

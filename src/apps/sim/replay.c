@@ -105,12 +105,21 @@ static void count_seconds(struct tally *t,
     t->least_seconds += least;
 }
 
+/* A gateway that stays in its own place does so by any policy but those with filters of their own, which list it or not. */
+static bool follows(const struct policy *p)
+{
+    struct policy usual;
+
+    return sched_policy_stays(p) ||
+           (sched_policy_named(SLICE("chain"), &usual) == 0 && p->n_filters == usual.n_filters &&
+            memcmp(p->filters, usual.filters, p->n_filters) == 0);
+}
+
 static int decide(struct tally *t,
                   struct sched_record *r,
                   const struct place *place,
                   const struct decision *logged)
 {
-    /* A gateway that stays in its own place does so by any policy. */
     struct policy there = *t->policy;
     struct decision d;
     bool asks = sched_policy_reads_work(t->policy);
@@ -119,7 +128,7 @@ static int decide(struct tally *t,
         t->blind++;
         return 0;
     }
-    if (sched_placed(place))
+    if (sched_placed(place) && follows(t->policy))
         sched_policy_stay(&there, place);
     r->policy = &there;
     int rc = sched_replay(r, loop_mem(), &d, r->why);
