@@ -60,6 +60,8 @@ static void spilled(struct exchange *x)
     char more[LOG_MISSED_TEXT];
     uint64_t missed;
 
+    /* Once: it is sent again when it met a kept connection that was closed meanwhile. */
+    x->reservation.spilled = false;
     stat_add(&x->lane->stats.spilled, 1);
     if (log_limit_pass(&limit, loop_now(x->lane->loop), 10 * NS_PER_S, &missed))
         log_warn(

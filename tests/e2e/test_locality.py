@@ -116,3 +116,27 @@ def test_a_reload_moves_the_gateway_and_a_policy_may_do_without(start_weir, upst
     assert hup(weir, conf | {"locality": {"zone": "a"}})[1] == 0
     assert who() == b_alone
     assert weir.admin_http("GET", "/api/v1/config").json()["locality"] == {"zone": "b"}
+
+
+def test_a_request_that_meets_a_dead_connection_spills_once(start_weir, upstream):
+    """As a server whose keep-alive timeout just ran out, when the next request arrives."""
+    def once(conn, request):
+        if conn in seen:
+            in_vain.append(conn)
+            conn.hang_up()
+        else:
+            seen.append(conn)
+            conn.answer(request)
+
+    seen, in_vain, served = [], [], []
+    up = upstream(once, name="far")
+    weir = start_weir({"discovery": [{"type": "static", "endpoints": [{"url": up.url, "models": ["m"], "zone": "a"}]}]},
+                      ["--zone", "b"])
+    weir.wait_up(up)
+
+    def serve():
+        served.append(weir.chat("m").status)
+        return in_vain              # not by the second: Weir has given up a connection, the machine having been away
+    h.wait_until(serve, "one to meet a connection that was used before")
+    assert served == [200] * len(served)
+    assert spilled(weir) == len(served)
