@@ -285,7 +285,8 @@ static void steady_step(struct rig *r, struct held *h, struct prng *p)
     }
 }
 
-/* What the pool does, and what an explanation of the same moment, which scores everybody, says that it will do. */
+/* What the pool does, and what an explanation of the same moment, which fills and scores everybody anew, says that it
+ * will do; also after a reload that moves the gateway to another place and weighs devices differently. */
 static void same_choice_with_kept_costs(void **state)
 {
     (void)state;
@@ -294,10 +295,13 @@ static void same_choice_with_kept_costs(void **state)
     static struct explain_row why[MIRROR_ROWS];
     uint64_t chosen = 0;
     uint64_t nobody = 0;
+    uint64_t spilled = 0;
+    uint64_t stayed = 0;
 
     for (uint64_t seed = 1; seed <= 8; seed++) {
         struct prng p = {seed};
         struct rig r;
+        struct sched_record *anew;
         uint32_t n = 1 + (uint32_t)prng_below(&p, seed % 4 ? MIRROR_ROWS : 12);
         memset(held, 0, sizeof(held));
         rig_open(&r, policies[seed % 2]);
@@ -306,17 +310,28 @@ static void same_choice_with_kept_costs(void **state)
         r.policy.gpu_weights[0].weight = WEIGHT_ONE * 3 / 2;
         r.policy.n_gpu_weights = 1;
         for (uint32_t i = 0; i < n; i++)
-            rig_add(&r, i, seed % 4 == 1 ? "max_concurrency=2" : i % 3 ? "gpu_type=L4" : "");
+            rig_add(&r, i,
+                    seed % 4 == 1 ? i % 5 ? "max_concurrency=2" : "max_concurrency=2 zone=a"
+                    : i % 3       ? "gpu_type=L4"
+                                  : "zone=a");
         rig_refresh(&r);
+        RIG_MUST(sched_record_new(&r.mem, n, &anew));
         for (uint32_t i = 0; i < 2500; i++) {
             struct held *h = &held[prng_below(&p, HELD)];
             struct decision d;
+            if (i == 1250) {
+                r.policy.gpu_weights[0].weight = WEIGHT_ONE * 4;
+                sched_policy_stay(&r.policy, &(struct place){.zone = SLICE("a")});
+                RIG_MUST(sched_pool_reconfigure(r.pool, &r.policy, &r.queue));
+            }
             steady_step(&r, h, &p);
             if (h->r.cell)
                 continue;
             ask(&r, h, &p);
             r.f = h->f;
+            r.scratch.record = anew;
             sched_pool_explain(r.pool, &r.f, r.now, r.seed, &r.scratch, &d, why);
+            r.scratch.record = NULL;
             int rc = rig_admit(&r, &h->r);
             assert_int_equal(rc == 0, d.row != DECISION_NOBODY);
             assert_int_equal(r.d.row, d.row);
@@ -324,13 +339,17 @@ static void same_choice_with_kept_costs(void **state)
             assert_int_equal(r.d.rejection, d.rejection);
             chosen += rc == 0;
             nobody += rc != 0;
+            spilled += rc == 0 && h->r.spilled;
+            stayed += rc == 0 && i >= 1250 && !h->r.spilled;
         }
         for (uint32_t i = 0; i < HELD; i++)
             rig_end(&held[i].r);
+        sched_record_free(anew);
         rig_close(&r);
     }
     assert_true(chosen > 2000);
     assert_true(nobody > 0);
+    assert_true(spilled > 0 && stayed > 500);
 }
 
 int main(void)
