@@ -66,13 +66,24 @@ enum rejection tenant_take_tokens(struct exchange *x)
     struct sched_question q = sched_work_question(&x->f);
     uint64_t input = MAX(q.prompt, UINT64_C(1));
     uint64_t output = q.by_tokens ? q.output : 0;
+    uint64_t now_ns = loop_now(x->lane->loop);
     uint64_t wait = sched_allowance_take(&t->account->token_allowance, t->config.limits.tokens,
-                                         input + output, loop_now(x->lane->loop));
-    if (wait)
+                                         input + output, now_ns);
+    if (wait) {
+        /* Others were faster since tenant_enter(): so it was not let in. */
+        sched_allowance_correct(&t->account->request_allowance, t->config.limits.requests, 1, 0,
+                                now_ns);
         return refuse(x, t, no_tokens, wait);
+    }
     x->input_taken = input;
     x->output_taken = output;
     return REJECT_NONE;
+}
+
+/* In what was taken by the plan of then. Where a tenant has more by now, that was made cheaper. */
+static uint64_t rate_of(atomic_uint *now, uint32_t then)
+{
+    return MAX(atomic_load_explicit(now, memory_order_relaxed), then);
 }
 
 /* Tokens that the present attempt used. An answer that does not say it is taken for what was expected. */
@@ -99,7 +110,8 @@ static void correct_tokens(struct exchange *x, const struct plan_tenant *t)
     used(x, &input, &output);
     input = input == UINT64_MAX ? x->input_taken : MIN(input, SCHED_TOKENS_MOST);
     output = output == UINT64_MAX ? x->output_taken : MIN(output, SCHED_TOKENS_MOST);
-    sched_allowance_correct(&t->account->token_allowance, t->config.limits.tokens,
+    sched_allowance_correct(&t->account->token_allowance,
+                            rate_of(&t->account->tokens_a_minute, t->config.limits.tokens),
                             x->input_taken + x->output_taken, input + output,
                             loop_now(x->lane->loop));
 }

@@ -66,8 +66,21 @@ void sched_allowance_correct(
     uint64_t was = brings_ns(taken, per_minute);
     uint64_t is = brings_ns(used, per_minute);
     do {
-        /* What came back since then was never more than full. */
         next = is > was ? later(full, is - was, now_ns) : full - MIN(full, was - is);
+    } while (!atomic_compare_exchange_weak_explicit(&a->full_ns, &full, next, memory_order_relaxed,
+                                                    memory_order_relaxed));
+}
+
+void sched_allowance_change(struct sched_allowance *a, uint64_t was, uint64_t is, uint64_t now_ns)
+{
+    unsigned long long full = atomic_load_explicit(&a->full_ns, memory_order_relaxed);
+    unsigned long long next;
+
+    if (was == 0 || (is != 0 && is <= was))
+        return;
+    do {
+        uint64_t left = full > now_ns ? full - now_ns : 0;
+        next = is ? now_ns + (uint64_t)((unsigned __int128)left * was / is) : 0;
     } while (!atomic_compare_exchange_weak_explicit(&a->full_ns, &full, next, memory_order_relaxed,
                                                     memory_order_relaxed));
 }

@@ -86,11 +86,37 @@ static void never_more_than_it_brings(void **state)
     }
 }
 
+static void who_is_given_more_pays_for_the_past_by_that(void **state)
+{
+    (void)state;
+    struct sched_allowance a = {0};
+
+    assert_int_equal(sched_allowance_take(&a, 100, 1100, 50 * S), 0);
+    assert_int_equal(sched_allowance_wait_ns(&a, 100, 50 * S), 600 * S + 1);
+    sched_allowance_change(&a, 100, 550, 50 * S);
+    assert_int_equal(sched_allowance_wait_ns(&a, 550, 50 * S), 60 * S + 1);
+    /* As if all of it had been taken at this rate. */
+    sched_allowance_correct(&a, 550, 1100, 550, 50 * S);
+    assert_int_equal(sched_allowance_wait_ns(&a, 550, 50 * S), 1);
+    /* Who is given less need not wait for longer, */
+    sched_allowance_change(&a, 550, 1, 50 * S);
+    assert_int_equal(sched_allowance_wait_ns(&a, 1, 50 * S), 1);
+    /* and what has come back already has. */
+    sched_allowance_change(&a, 1, 2, 5000 * S);
+    assert_int_equal(sched_allowance_take(&a, 2, 2, 5000 * S), 0);
+    assert_int_equal(sched_allowance_wait_ns(&a, 2, 5000 * S), 1);
+    /* Nothing is owed that was used without a limit. */
+    sched_allowance_change(&a, 2, 0, 5000 * S);
+    sched_allowance_change(&a, 0, 2, 5000 * S);
+    assert_int_equal(sched_allowance_take(&a, 2, 2, 5000 * S), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_minute_of_it_at_once_and_then_one_by_one),
         cmocka_unit_test(one_larger_than_all_of_it_is_let_in_and_paid_for),
+        cmocka_unit_test(who_is_given_more_pays_for_the_past_by_that),
         cmocka_unit_test(never_more_than_it_brings),
     };
 
