@@ -15,12 +15,12 @@ struct sched_allowance {
     atomic_ullong full_ns; /**< monotonic */
 };
 
-/** @param per_minute units, 0 = no limit. @return how long until something is left; 0 = there is. */
+/** @param per_minute units, 0 = no limit. @return how long until one is left; 0 = there is. */
 uint64_t
 sched_allowance_wait_ns(const struct sched_allowance *a, uint64_t per_minute, uint64_t now_ns);
 
 /**
- * Take so many units if something is left; that may overdraw it, by what a day brings at most, so that a request larger
+ * Take so many units if one is left; that may overdraw it, by what a day brings at most, so that a request larger
  * than a whole minute's is served too, and paid for after it. @return 0, or as sched_allowance_wait_ns(): nothing taken.
  */
 uint64_t sched_allowance_take(struct sched_allowance *a,
