@@ -57,6 +57,13 @@ enum rejection tenant_enter(struct exchange *x)
     return REJECT_NONE;
 }
 
+/* At which rate something is given back that was taken at the rate of its plan: at the one of now where that is larger, for
+   what was taken before has been made cheaper with it. Without a limit then nothing was taken. */
+static uint64_t rate_of(atomic_uint *now, uint32_t then)
+{
+    return then ? MAX(atomic_load_explicit(now, memory_order_relaxed), then) : 0;
+}
+
 enum rejection tenant_take_tokens(struct exchange *x)
 {
     const struct plan_tenant *t = x->tenant_of;
@@ -71,19 +78,14 @@ enum rejection tenant_take_tokens(struct exchange *x)
                                          input + output, now_ns);
     if (wait) {
         /* Others were faster since tenant_enter(): so it was not let in. */
-        sched_allowance_correct(&t->account->request_allowance, t->config.limits.requests, 1, 0,
-                                now_ns);
+        sched_allowance_correct(&t->account->request_allowance,
+                                rate_of(&t->account->requests_a_minute, t->config.limits.requests),
+                                1, 0, now_ns);
         return refuse(x, t, no_tokens, wait);
     }
     x->input_taken = input;
     x->output_taken = output;
     return REJECT_NONE;
-}
-
-/* In what was taken by the plan of then. Where a tenant has more by now, that was made cheaper. */
-static uint64_t rate_of(atomic_uint *now, uint32_t then)
-{
-    return MAX(atomic_load_explicit(now, memory_order_relaxed), then);
 }
 
 /* Tokens that the present attempt used. An answer that does not say it is taken for what was expected. */
