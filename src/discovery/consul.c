@@ -168,7 +168,7 @@ static void answered(struct remote_call *c, const struct fetch_result *r)
         return;
     }
     arena_init(&a, loop_mem(), ANSWER_BYTES_MAX);
-    int rc = consul_read(&a, r->body, h->known, h->n_known, &answer);
+    int rc = consul_read(&a, r->body, h->known, h->n_known, c->remote->seed, &answer);
     bool partial = rc == 0 && filtered(r);
     if (rc || (partial && answer.n == 0)) {
         h->index = 0;

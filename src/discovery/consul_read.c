@@ -263,6 +263,7 @@ int consul_read(struct arena *a,
                 struct slice body,
                 const struct consul_seen *before,
                 uint32_t n_before,
+                uint64_t seed,
                 struct consul_answer *out)
 {
     struct json_list list;
@@ -272,7 +273,7 @@ int consul_read(struct arena *a,
     int more;
 
     *out = (struct consul_answer){0};
-    if (!json_list_open(body, &list))
+    if (!json_list_open(body, seed, &list))
         return WEIR_E_INVALID;
     out->entries = arena_array(a, room, sizeof(*out->entries));
     if (!out->entries)

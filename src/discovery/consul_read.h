@@ -32,6 +32,7 @@ struct consul_answer {
  * names where Meta has none, and a tag is a label too ("k=v", or "tag" with the value "true").
  * @param before of the last answer, as it was or without some; a server names them in the same order, so each is looked for
  * near the place of the one before it. NULL with 0.
+ * @param seed of what was seen, the same for all answers; see discovery/json_cut.h.
  * @param out borrowed from the arena, and keys of the same ones from `before`.
  * @return 0; WEIR_E_INVALID: no such answer; WEIR_E_NOMEM (also at the arena's cap).
  */
@@ -39,6 +40,7 @@ int consul_read(struct arena *a,
                 struct slice body,
                 const struct consul_seen *before,
                 uint32_t n_before,
+                uint64_t seed,
                 struct consul_answer *out) MUST_CHECK;
 
 #endif /* WEIR_DISCOVERY_CONSUL_READ_H */

@@ -45,19 +45,19 @@ static size_t value_length(struct slice s)
 }
 
 /* An equal text is one element too, if it ends here: a number may go on. */
-static bool is_here(struct slice rest, const struct json_seen *guess)
+static bool is_here(struct slice rest, uint64_t seed, const struct json_seen *guess)
 {
     if (!guess || guess->n == 0 || guess->n >= rest.n ||
-        hash_slice(slice_of(rest.p, guess->n), 0) != guess->hash)
+        hash_slice(slice_of(rest.p, guess->n), seed) != guess->hash)
         return false;
     rest = skip_space(slice_from(rest, guess->n));
     return rest.n && (rest.p[0] == ',' || rest.p[0] == ']');
 }
 
-bool json_list_open(struct slice text, struct json_list *out)
+bool json_list_open(struct slice text, uint64_t seed, struct json_list *out)
 {
     text = skip_space(text);
-    *out = (struct json_list){.rest = slice_from(text, 1)};
+    *out = (struct json_list){.seed = seed, .rest = slice_from(text, 1)};
     return text.n && text.p[0] == '[';
 }
 
@@ -79,7 +79,7 @@ int json_list_next(struct json_list *l, const struct json_seen *guess, struct js
         l->rest = skip_space(slice_from(l->rest, 1));
     }
     l->begun = true;
-    if (is_here(l->rest, guess)) {
+    if (is_here(l->rest, l->seed, guess)) {
         *out = (struct json_element){slice_of(l->rest.p, guess->n), *guess};
         l->rest = slice_from(l->rest, guess->n);
         return 1;
@@ -90,7 +90,7 @@ int json_list_next(struct json_list *l, const struct json_seen *guess, struct js
     out->text = slice_of(l->rest.p, n);
     while (is_space(out->text.p[out->text.n - 1]))
         out->text.n--;
-    out->seen = (struct json_seen){hash_slice(out->text, 0), (uint32_t)out->text.n};
+    out->seen = (struct json_seen){hash_slice(out->text, l->seed), (uint32_t)out->text.n};
     l->rest = slice_from(l->rest, n);
     return 1;
 }

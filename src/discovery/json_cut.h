@@ -14,7 +14,10 @@
 #include "base/err.h"
 #include "base/slice.h"
 
-/** The text of an element, to be recognised. Zeroed: no element. */
+/**
+ * The text of an element, to be recognised: by its hash alone, so the hash has a seed that nobody outside knows. Whoever
+ * could write two texts of one hash might hide a neighbour in the list. Zeroed: no element.
+ */
 struct json_seen {
     uint64_t hash;
     uint32_t n; /**< bytes */
@@ -26,6 +29,7 @@ static inline bool json_seen_same(struct json_seen a, struct json_seen b)
 }
 
 struct json_list {
+    uint64_t seed;
     struct slice rest; /**< behind the bracket; at the end of the list behind the other one */
     bool begun;
 };
@@ -35,8 +39,8 @@ struct json_element {
     struct json_seen seen;
 };
 
-/** The list that a text begins with. @return false: it does not. */
-bool json_list_open(struct slice text, struct json_list *out);
+/** The list that a text begins with. @param seed as for those that were seen. @return false: it does not. */
+bool json_list_open(struct slice text, uint64_t seed, struct json_list *out);
 /** At its end: is there nothing behind it? */
 bool json_list_alone(const struct json_list *l);
 

@@ -438,6 +438,7 @@ static int read_elements(struct arena *a,
 /* The document with an empty list in their place. */
 static int cut_endpoints(struct arena *a,
                          const struct kube_object *before,
+                         uint64_t seed,
                          struct slice *text,
                          struct told *out)
 {
@@ -445,7 +446,7 @@ static int cut_endpoints(struct arena *a,
     struct json_list list;
     struct slice from;
 
-    if (!json_find(*text, path, 2, &from) || !json_list_open(from, &list))
+    if (!json_find(*text, path, 2, &from) || !json_list_open(from, seed, &list))
         return 0;
     size_t head = (size_t)(list.rest.p - text->p);
     int rc = read_elements(a, &list, before, out);
@@ -477,13 +478,14 @@ int kube_read_event(struct arena *a,
                     struct slice port,
                     struct slice text,
                     const struct kube_object *before,
+                    uint64_t seed,
                     struct kube_event *out)
 {
     struct native_error error;
     struct told told = {NULL, 0};
 
     *out = (struct kube_event){0};
-    int rc = kind == KUBE_SLICES ? cut_endpoints(a, before, &text, &told) : 0;
+    int rc = kind == KUBE_SLICES ? cut_endpoints(a, before, seed, &text, &told) : 0;
     if (rc)
         return rc;
     json_t *top = native_load_json(text, &error);

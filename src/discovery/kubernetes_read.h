@@ -72,12 +72,14 @@ int kube_read_list(struct arena *a,
  * Results as above. Unknown types of events are WEIR_E_INVALID.
  * @param before a slice as it was: endpoints of which the text is the same are not read again, but borrowed from it. NULL:
  * not known. Which one is for the caller to say by kube_event_name().
+ * @param seed of what was seen, the same for all events; see discovery/json_cut.h.
  */
 int kube_read_event(struct arena *a,
                     enum kube_kind kind,
                     struct slice port,
                     struct slice text,
                     const struct kube_object *before,
+                    uint64_t seed,
                     struct kube_event *out) MUST_CHECK;
 
 /** Of whom an event seems to speak, without reading it; absent: it does not say. Borrowed from the text. */

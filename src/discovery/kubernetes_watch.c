@@ -302,7 +302,7 @@ static bool on_event(struct kube_watch *w, struct slice text)
     arena_init(&a, loop_mem(), LIST_BYTES_MAX);
     const struct kube_held *before = map_get(&w->objects, kube_event_name(text));
     int rc = kube_read_event(&a, w->o.kind, w->o.client->given->port, text,
-                             before ? &before->o : NULL, &event);
+                             before ? &before->o : NULL, w->o.client->remote.seed, &event);
     bool error = rc == 0 && event.type == KUBE_ERROR;
     if (rc == 0 && !error)
         rc = apply(w, &event);

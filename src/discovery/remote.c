@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/random.h>
 
 #include "base/num.h"
 #include "confio/confio.h"
@@ -24,6 +25,8 @@ void remote_init(struct remote *r,
     *r = (struct remote){.env = env, .conf = conf, .source = source};
     r->tls = (struct fetch_tls){.ca = conf->ca.p, .cert = conf->cert.p, .key = conf->key.p};
     r->rnd.state = loop_clock();
+    if (getrandom(&r->seed, sizeof(r->seed), 0) != (ssize_t)sizeof(r->seed))
+        r->seed = loop_clock();
 }
 
 int remote_secret(const struct remote *r, const struct conf_secret *s, char **out)

@@ -16,6 +16,7 @@ struct remote {
     struct fetch_tls tls;
     uint32_t server; /**< of conf->servers, that is asked */
     struct prng rnd;
+    uint64_t seed; /**< of hashes that no registrant can know */
 };
 
 struct remote_call {

@@ -27,6 +27,7 @@ struct name {
     uint32_t turn;
     uint64_t until_ns;
     bool asking;
+    bool telling; /* those who waited; what they do then may bring new names */
     struct list waiting;
 };
 
@@ -95,6 +96,7 @@ static void answer(struct name *n, int error)
     struct list waiting;
 
     list_init(&waiting);
+    n->telling = true;
     while (!list_empty(&n->waiting)) {
         struct list *node = n->waiting.next;
         list_del(node);
@@ -106,6 +108,7 @@ static void answer(struct name *n, int error)
         loop_timer_cancel(&q->timer);
         tell(n, q, error);
     }
+    n->telling = false;
 }
 
 static void on_answer(void *ctx, int status, int timeouts, struct ares_addrinfo *info)
@@ -168,7 +171,7 @@ static bool forget_oldest(struct resolver *r)
     map_foreach(e, &r->names)
     {
         struct name *n = e->value;
-        if (!n->asking && list_empty(&n->waiting) && (!oldest || n->until_ns < oldest->until_ns))
+        if (!n->asking && !n->telling && (!oldest || n->until_ns < oldest->until_ns))
             oldest = n;
     }
     if (!oldest)

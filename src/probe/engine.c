@@ -185,6 +185,7 @@ static void adopt(struct engine_reader *r, const struct engine_adapter *a, uint3
         forget_numbers(r);
         if (other_list && r->want_models) {
             cancel(&r->models);
+            r->more_models = r->else_models = false;
             ask_models(r, a->models_path, a->models_post);
         }
         if (!r->models) {

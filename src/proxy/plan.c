@@ -150,6 +150,26 @@ static int tenants_init(struct plan *n, struct proxy *p)
     return 0;
 }
 
+static void
+follow(struct sched_allowance *a, atomic_uint *per_minute, uint32_t limit, uint64_t now_ns)
+{
+    uint32_t was = atomic_exchange_explicit(per_minute, limit, memory_order_relaxed);
+
+    sched_allowance_change(a, was, limit, now_ns);
+}
+
+void plan_in_force(struct plan *n)
+{
+    uint64_t now_ns = loop_clock();
+
+    for (uint32_t i = 0; i < n->n_tenants; i++) {
+        const struct tenant_limits *limits = &n->tenants[i].config.limits;
+        struct tenant_account *a = n->tenants[i].account;
+        follow(&a->request_allowance, &a->requests_a_minute, limits->requests, now_ns);
+        follow(&a->token_allowance, &a->tokens_a_minute, limits->tokens, now_ns);
+    }
+}
+
 const struct plan_tenant *plan_tenant(const struct plan *n, struct slice name)
 {
     const struct plan_tenant key = {.config = {.name = name}};

@@ -82,6 +82,8 @@ struct tenant_account {
     atomic_ullong input, output;     /**< tokens, as the answers say */
     atomic_ullong queued_ns;
     struct sched_allowance request_allowance, token_allowance;
+    atomic_uint requests_a_minute,
+        tokens_a_minute; /**< by the plan that is in force, or was last */
 };
 
 /** A tenant of this configuration. */
@@ -114,6 +116,8 @@ struct plan {
 
 /** Build it; tracks of new routes are made. WEIR_E_NOMEM, WEIR_E_FULL (TRACKS_MAX). Under pools_lock, control thread. */
 int plan_new(struct proxy *p, const struct proxy_options *o, struct plan **out) MUST_CHECK;
+/** It is in force: its limits count for what was used before, too. Under pools_lock, control thread. */
+void plan_in_force(struct plan *n);
 /** NULL is allowed. */
 void plan_free(struct plan *n);
 /** After the last plan. */

@@ -324,6 +324,7 @@ int proxy_new(const struct proxy_options *o, struct proxy **out)
         proxy_free(p);
         return rc;
     }
+    plan_in_force(plan);
     atomic_store(&p->plan, plan);
     *out = p;
     return 0;

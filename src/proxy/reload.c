@@ -82,6 +82,7 @@ int proxy_reload(struct proxy *p, const struct proxy_options *o, struct net_addr
         decision_log_rate(p->decisions, o->decisions_per_s);
         doors_tls(p, o->listen, o->n_listen);
         swap(p, next);
+        plan_in_force(next);
     }
     pthread_mutex_unlock(&p->pools_lock);
     if (rc) {

@@ -57,6 +57,13 @@ enum rejection tenant_enter(struct exchange *x)
     return REJECT_NONE;
 }
 
+/* At which rate something is given back that was taken at the rate of its plan: at the one of now where that is larger, for
+   what was taken before has been made cheaper with it. Without a limit then nothing was taken. */
+static uint64_t rate_of(atomic_uint *now, uint32_t then)
+{
+    return then ? MAX(atomic_load_explicit(now, memory_order_relaxed), then) : 0;
+}
+
 enum rejection tenant_take_tokens(struct exchange *x)
 {
     const struct plan_tenant *t = x->tenant_of;
@@ -66,10 +73,16 @@ enum rejection tenant_take_tokens(struct exchange *x)
     struct sched_question q = sched_work_question(&x->f);
     uint64_t input = MAX(q.prompt, UINT64_C(1));
     uint64_t output = q.by_tokens ? q.output : 0;
+    uint64_t now_ns = loop_now(x->lane->loop);
     uint64_t wait = sched_allowance_take(&t->account->token_allowance, t->config.limits.tokens,
-                                         input + output, loop_now(x->lane->loop));
-    if (wait)
+                                         input + output, now_ns);
+    if (wait) {
+        /* Others were faster since tenant_enter(): so it was not let in. */
+        sched_allowance_correct(&t->account->request_allowance,
+                                rate_of(&t->account->requests_a_minute, t->config.limits.requests),
+                                1, 0, now_ns);
         return refuse(x, t, no_tokens, wait);
+    }
     x->input_taken = input;
     x->output_taken = output;
     return REJECT_NONE;
@@ -99,7 +112,8 @@ static void correct_tokens(struct exchange *x, const struct plan_tenant *t)
     used(x, &input, &output);
     input = input == UINT64_MAX ? x->input_taken : MIN(input, SCHED_TOKENS_MOST);
     output = output == UINT64_MAX ? x->output_taken : MIN(output, SCHED_TOKENS_MOST);
-    sched_allowance_correct(&t->account->token_allowance, t->config.limits.tokens,
+    sched_allowance_correct(&t->account->token_allowance,
+                            rate_of(&t->account->tokens_a_minute, t->config.limits.tokens),
                             x->input_taken + x->output_taken, input + output,
                             loop_now(x->lane->loop));
 }

@@ -2,6 +2,7 @@
 """Tenants: who waits is served by what its tenant used, and nobody has more under way than it may."""
 import json
 import threading
+import time
 
 import pytest
 
@@ -134,19 +135,44 @@ def test_a_tenant_uses_no_more_in_a_minute_than_it_may(start_weir, upstream):
     steps.go.release(1000)
     for tenant, which in (("few", "requests"), ("short", "tokens")):
         # The first one is let in, whatever it takes: 50 tokens where one is left.
-        r = weir.chat(headers={"X-Tenant-Id": tenant})
-        assert r.status == 200
-        while r.status == 200:
-            r = weir.chat(headers={"X-Tenant-Id": tenant})
+        began, served = time.monotonic(), 0
+        while (r := weir.chat(headers={"X-Tenant-Id": tenant})).status == 200:
+            served += 1
+        assert 1 <= served <= 1 + (time.monotonic() - began) / 60
         assert r.error() == (429, "rate_limited")
         assert which in r.json()["error"]["message"] and "minute" in r.json()["error"]["message"]
         assert int(r.header("Retry-After")) >= (1 if tenant == "few" else 60)
         assert weir.metrics().value("weir_tenant_refused_total", tenant=tenant) == 1
     assert weir.chat(headers={"X-Tenant-Id": "another"}).status == 200
-    # Without the limit it is let in at once.
-    config["tenants"]["short"] = {}
+    # With a larger limit it is let in at once, and without one.
+    for limits in ({"tokens_per_minute": 1000000}, {}):
+        config["tenants"]["short"]["limits"] = limits
+        assert weir.admin_http("POST", "/api/v1/config/apply", json.dumps(config)).status == 200
+        assert weir.chat(headers={"X-Tenant-Id": "short"}).status == 200
+
+
+def test_who_is_refused_for_its_tokens_was_not_let_in(start_weir, upstream):
+    """Another takes the last tokens between its head and its body: it is none of the requests of this minute."""
+    limits = {"tokens_per_minute": 1, "requests_per_minute": 2}
+    config = {"routes": [{"trust": ["tenant"]}], "tenants": {"t": {"limits": limits}}}
+    weir = start_weir(config)
+    up = upstream(lambda conn, _: conn.respond(200, {"choices": [], "usage": USAGE}), name="u")
+    weir.register(up)
+    body = json.dumps({"model": "m"}).encode()
+    slow = h.RawClient(weir.data)
+    slow.request(headers={"X-Tenant-Id": "t", "Content-Type": "application/json", "Content-Length": len(body)})
+    h.wait_until(lambda: weir.metrics().value("weir_tenant_in_flight", tenant="t") == 1, "its head")
+    assert weir.chat(headers={"X-Tenant-Id": "t"}).status == 200
+    slow.send(body)
+    r = slow.response()
+    slow.close()
+    assert r.error() == (429, "rate_limited") and "tokens" in r.json()["error"]["message"]
+    h.wait_until(lambda: weir.metrics().value("weir_tenant_in_flight", tenant="t") == 0, "both to have ended")
+    m = weir.metrics()
+    assert m.value("weir_tenant_requests_total", tenant="t") == m.value("weir_tenant_refused_total", tenant="t") == 1
+    limits["tokens_per_minute"] = 1000000
     assert weir.admin_http("POST", "/api/v1/config/apply", json.dumps(config)).status == 200
-    assert weir.chat(headers={"X-Tenant-Id": "short"}).status == 200
+    assert weir.chat(headers={"X-Tenant-Id": "t"}).status == 200
 
 
 def test_tokens_that_were_not_used_come_back(start_weir, upstream):

@@ -48,11 +48,11 @@ static void read_whole(struct arena *a, enum kube_kind kind, struct slice port, 
     if (kube_read_list(a, kind, port, text, &list) == 0)
         for (uint32_t i = 0; i < list.n; i++)
             check(a, &list.objects[i]);
-    if (kube_read_event(a, kind, port, text, NULL, &event) || event.type > KUBE_GONE)
+    if (kube_read_event(a, kind, port, text, NULL, 0, &event) || event.type > KUBE_GONE)
         return;
     check(a, &event.object);
     /* What is known already is the same when it is not read again. */
-    FUZZ_CHECK(kube_read_event(a, kind, port, text, &event.object, &again) == 0);
+    FUZZ_CHECK(kube_read_event(a, kind, port, text, &event.object, 0, &again) == 0);
     FUZZ_CHECK(kube_same(&event.object, &again.object) && again.object.n_bad == event.object.n_bad);
 }
 

@@ -35,14 +35,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct arena a;
 
     arena_init(&a, &mem, 1 << 24);
-    if (consul_read(&a, text, NULL, 0, &consul) == 0) {
+    if (consul_read(&a, text, NULL, 0, 0, &consul) == 0) {
         struct consul_answer again;
         struct consul_seen *seen = arena_array(&a, consul.n, sizeof(*seen));
         for (uint32_t i = 0; i < consul.n; i++) {
             check(&consul.entries[i].instance);
             seen[i] = (struct consul_seen){consul.entries[i].text, consul.entries[i].instance.key};
         }
-        FUZZ_CHECK(consul_read(&a, text, seen, consul.n, &again) == 0);
+        FUZZ_CHECK(consul_read(&a, text, seen, consul.n, 0, &again) == 0);
         FUZZ_CHECK(again.n == consul.n && again.n_bad == consul.n_bad);
         for (uint32_t i = 0; i < again.n; i++)
             FUZZ_CHECK(slice_eq(again.entries[i].instance.key, consul.entries[i].instance.key));

@@ -182,7 +182,7 @@ slice_of_event(struct fixture *f, const char *text, const struct kube_object *be
     struct kube_event e;
 
     assert_int_equal(
-        kube_read_event(&f->a, KUBE_SLICES, slice_str(NULL), slice_str(text), before, &e), 0);
+        kube_read_event(&f->a, KUBE_SLICES, slice_str(NULL), slice_str(text), before, 7, &e), 0);
     return e.object;
 }
 
@@ -238,7 +238,7 @@ static void a_list_of_endpoints_that_is_none_is_refused(void **state)
     setup(&f);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         assert_int_equal(
-            kube_read_event(&f.a, KUBE_SLICES, slice_str(NULL), slice_str(bad[i]), NULL, &e),
+            kube_read_event(&f.a, KUBE_SLICES, slice_str(NULL), slice_str(bad[i]), NULL, 0, &e),
             WEIR_E_INVALID);
     /* Whose name is written in some other way is read whole. */
     struct kube_object o = slice_of_event(
@@ -268,8 +268,8 @@ static void keys_of_ours_become_metadata(void **state)
 
     (void)state;
     setup(&f);
-    assert_int_equal(kube_read_event(&f.a, KUBE_PODS, slice_str(NULL), slice_str(text), NULL, &e),
-                     0);
+    assert_int_equal(
+        kube_read_event(&f.a, KUBE_PODS, slice_str(NULL), slice_str(text), NULL, 0, &e), 0);
     assert_int_equal(e.type, KUBE_PUT);
     assert_int_equal(e.object.metadata.n, ARRAY_LEN(want));
     kube_unpack(&e.object.metadata, kv);
@@ -311,7 +311,7 @@ static void events_and_what_is_none(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         (void)snprintf(text, sizeof(text), "{\"type\":\"%s\",\"object\":%s}", cases[i].type,
                        cases[i].object);
-        int rc = kube_read_event(&f.a, KUBE_PODS, slice_str(NULL), slice_str(text), NULL, &e);
+        int rc = kube_read_event(&f.a, KUBE_PODS, slice_str(NULL), slice_str(text), NULL, 0, &e);
         assert_int_equal(rc, cases[i].rc);
         if (rc == 0) {
             assert_int_equal(e.type, cases[i].want);
@@ -322,7 +322,7 @@ static void events_and_what_is_none(void **state)
         kube_read_event(&f.a, KUBE_PODS, slice_str(NULL),
                         SLICE("{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,"
                               "\"message\":\"too old\"}}"),
-                        NULL, &e),
+                        NULL, 0, &e),
         0);
     assert_int_equal(e.type, KUBE_ERROR);
     assert_int_equal(e.code, 410);

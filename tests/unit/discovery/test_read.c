@@ -61,7 +61,7 @@ static void consul_entries_become_instances(void **state)
                   "\"Checks\":[{\"CheckID\":\"_service_maintenance:b\",\"Status\":\"critical\"}]},"
                   "{\"Node\":{},\"Service\":{\"ID\":\"c\",\"Port\":1}},"
                   "{\"Node\":{\"Address\":\"h\"},\"Service\":{\"ID\":\"d\",\"Port\":0}}, 7]"),
-            NULL, 0, &a),
+            NULL, 0, 0, &a),
         0);
     assert_int_equal(a.n, 2);
     assert_int_equal(a.n_bad, 3);
@@ -101,7 +101,7 @@ static void consul_entries_that_are_as_they_were_are_not_read_again(void **state
     assert_int_equal(consul_read(&arena,
                                  SLICE("[" ENTRY("a", "1") "," ENTRY("b", "2") " , " ENTRY(
                                      "c", "3") "," ENTRY("d", "4") "]\n"),
-                                 NULL, 0, &first),
+                                 NULL, 0, 7, &first),
                      0);
     assert_int_equal(first.n, 4);
     struct consul_seen seen[4];
@@ -111,7 +111,7 @@ static void consul_entries_that_are_as_they_were_are_not_read_again(void **state
     assert_int_equal(consul_read(&arena,
                                  SLICE(" [ " ENTRY("a", "1") "," ENTRY("x", "9") "," ENTRY(
                                      "c", "8") "," ENTRY("d", "4") " ] "),
-                                 seen, first.n, &next),
+                                 seen, first.n, 7, &next),
                      0);
     static const struct {
         const char *key;
@@ -133,10 +133,10 @@ static void json_elements_are_recognised_whole(void **state)
     struct json_element e, one;
 
     (void)state;
-    assert_true(json_list_open(SLICE(" [1 ,12, 1]x"), &l));
+    assert_true(json_list_open(SLICE(" [1 ,12, 1]x"), 7, &l));
     assert_int_equal(json_list_next(&l, NULL, &one), 1);
     assert_true(slice_eq(one.text, SLICE("1")));
-    one.seen = (struct json_seen){hash_slice(SLICE("1"), 0), 1};
+    one.seen = (struct json_seen){hash_slice(SLICE("1"), 7), 1};
     assert_int_equal(json_list_next(&l, &one.seen, &e), 1);
     assert_true(slice_eq(e.text, SLICE("12")));
     assert_false(json_seen_same(e.seen, one.seen));
@@ -145,6 +145,10 @@ static void json_elements_are_recognised_whole(void **state)
     assert_true(json_seen_same(e.seen, one.seen));
     assert_int_equal(json_list_next(&l, &one.seen, &e), 0);
     assert_false(json_list_alone(&l));
+    /* Who does not know the seed cannot look for two of one hash. */
+    assert_true(json_list_open(SLICE("[1]"), 8, &l));
+    assert_int_equal(json_list_next(&l, NULL, &e), 1);
+    assert_false(json_seen_same(e.seen, one.seen));
 }
 
 static void json_is_walked_into_by_keys(void **state)
@@ -184,8 +188,8 @@ static void what_is_no_list_is_refused(void **state)
     struct consul_answer a;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        assert_int_equal(consul_read(&arena, slice_str(bad[i]), NULL, 0, &a), WEIR_E_INVALID);
-    assert_int_equal(consul_read(&arena, SLICE("[]"), NULL, 0, &a), 0);
+        assert_int_equal(consul_read(&arena, slice_str(bad[i]), NULL, 0, 0, &a), WEIR_E_INVALID);
+    assert_int_equal(consul_read(&arena, SLICE("[]"), NULL, 0, 0, &a), 0);
     assert_int_equal(a.n, 0);
 }
 
@@ -338,7 +342,7 @@ static void without_memory_nothing_leaks(void **state)
     for (long at = 1; rc == WEIR_E_NOMEM; at++) {
         arena_fini(&arena);
         heap.fail_at = at;
-        rc = consul_read(&arena, slice_str(list), NULL, 0, &a);
+        rc = consul_read(&arena, slice_str(list), NULL, 0, 0, &a);
     }
     heap.fail_at = 0;
     assert_int_equal(rc, 0);

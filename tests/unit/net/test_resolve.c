@@ -26,7 +26,7 @@ static void on_done(struct resolve_query *q, int error, const struct net_addr *a
     loop_stop(a->loop);
 }
 
-/* --- a server with one address for all names --- */
+/* --- a server with one address for all names but those that begin with "bad" --- */
 
 struct server {
     struct loop_watch watch;
@@ -45,9 +45,11 @@ static void on_question(struct loop_watch *w, uint32_t events)
     ssize_t n = recvfrom(w->fd, q, 512, 0, &from.any, &from.len);
     if (n < 17)
         return;
-    bool v4 = q[n - 3] == 1; /* the question ends with its type and class */
+    bool bad = memcmp(q + 13, "bad", 3) == 0;
+    bool v4 = q[n - 3] == 1 && !bad; /* the question ends with its type and class */
     s->asked++;
     q[2] |= 0x80;
+    q[3] |= bad ? 3 : 0; /* there is no such name */
     q[7] = v4;
     if (v4)
         memcpy(q + n, record, sizeof(record));
@@ -64,6 +66,48 @@ static int server_socket(char text[32])
     assert_int_equal(getsockname(fd, &bound.any, &bound.len), 0);
     snprintf(text, 32, "127.0.0.1:%u", ntohs(bound.v4.sin_port));
     return fd;
+}
+
+/* Who is told, and asks for something else at once. */
+struct moves_on {
+    struct asked asked, next;
+    struct resolver *resolver;
+    const char *to;
+};
+
+static void on_bad(struct resolve_query *q, int error, const struct net_addr *addr)
+{
+    struct moves_on *m = container_of(q, struct moves_on, asked.query);
+    struct resolver *r = m->resolver;
+    struct resolve_query again;
+    struct net_addr now;
+
+    on_done(q, error, addr);
+    assert_int_equal(net_resolve(r, slice_str(m->to), 80, 0, &m->next.query, &now), WEIR_E_AGAIN);
+    /* The name of which it is told is the next to go, but not while others are to be told of it. */
+    assert_int_equal(net_resolve(r, SLICE("bad.example."), 80, 0, &again, &now), WEIR_E_NOTFOUND);
+}
+
+/* All places are taken, by names that are known for longer than one that is not there. */
+static void who_is_told_of_a_name_may_ask_for_others(struct loop *loop, struct resolver *r)
+{
+    struct moves_on who[2] = {{.to = "next0.example."}, {.to = "next1.example."}};
+    struct net_addr now;
+
+    for (unsigned i = 0; i < 2; i++) {
+        who[i].resolver = r;
+        who[i].asked.loop = who[i].next.loop = loop;
+        who[i].asked.query.done = on_bad;
+        who[i].next.query.done = on_done;
+        assert_int_equal(net_resolve(r, SLICE("bad.example."), 80, 0, &who[i].asked.query, &now),
+                         WEIR_E_AGAIN);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        while (!who[i].next.done)
+            loop_run(loop);
+        assert_int_equal(who[i].asked.error, WEIR_E_NOTFOUND);
+        assert_int_equal(who[i].next.error, 0);
+    }
 }
 
 static void old_names_make_room_for_new_ones(void **state)
@@ -89,6 +133,7 @@ static void old_names_make_room_for_new_ones(void **state)
             loop_run(a.loop);
         assert_int_equal(a.error, 0);
     }
+    who_is_told_of_a_name_may_ask_for_others(a.loop, r);
     /* The last is known, the first is asked for again; and who waits keeps its place however many come. */
     assert_int_equal(net_resolve(r, slice_str(name), 80, 0, &a.query, &now), 0);
     assert_int_equal(ntohl(now.v4.sin_addr.s_addr), 0x7f090909);

@@ -21,7 +21,9 @@ static void a_minute_of_it_at_once_and_then_one_by_one(void **state)
         for (uint32_t k = 0; k < n; k++)
             assert_int_equal(sched_allowance_take(&a, n, 1, now), 0);
         uint64_t wait = sched_allowance_take(&a, n, 1, now);
-        assert_in_range(wait, 1, 60 * S / n + n);
+        assert_in_range(wait, 60 * S / n - n, 60 * S / n);
+        /* What comes back in between is no whole one. */
+        assert_int_equal(sched_allowance_take(&a, n, 1, now + wait / 2), wait - wait / 2);
         assert_int_equal(sched_allowance_wait_ns(&a, n, now), wait);
         assert_true(sched_allowance_take(&a, n, 1, now + wait - 1) > 0);
         assert_int_equal(sched_allowance_take(&a, n, 1, now + wait), 0);
@@ -40,13 +42,13 @@ static void one_larger_than_all_of_it_is_let_in_and_paid_for(void **state)
 
     assert_int_equal(sched_allowance_take(&a, 100, 99, 50 * S), 0);
     assert_int_equal(sched_allowance_take(&a, 100, 1000, 50 * S), 0);
-    assert_int_equal(sched_allowance_wait_ns(&a, 100, 50 * S), 599400 * NS_PER_MS + 1);
+    assert_int_equal(sched_allowance_wait_ns(&a, 100, 50 * S), 600 * S);
     /* It used 10 in the end. */
     sched_allowance_correct(&a, 100, 1000, 10, 51 * S);
-    assert_int_equal(sched_allowance_wait_ns(&a, 100, 51 * S), 4400 * NS_PER_MS + 1);
+    assert_int_equal(sched_allowance_wait_ns(&a, 100, 51 * S), 5 * S);
     /* Or more than was expected. */
     sched_allowance_correct(&a, 100, 10, 110, 51 * S);
-    assert_int_equal(sched_allowance_wait_ns(&a, 100, 51 * S), 64400 * NS_PER_MS + 1);
+    assert_int_equal(sched_allowance_wait_ns(&a, 100, 51 * S), 65 * S);
     /* What comes back to a full one is lost. */
     sched_allowance_correct(&a, 100, 1000, 0, 5000 * S);
     assert_int_equal(sched_allowance_take(&a, 100, 100, 5000 * S), 0);
@@ -55,7 +57,7 @@ static void one_larger_than_all_of_it_is_let_in_and_paid_for(void **state)
     struct sched_allowance b = {0};
     assert_int_equal(sched_allowance_take(&b, 1, UINT64_MAX, S), 0);
     sched_allowance_correct(&b, 1, 0, UINT64_MAX, S);
-    assert_int_equal(sched_allowance_wait_ns(&b, 1, S), 24 * 3600 * S + 1);
+    assert_int_equal(sched_allowance_wait_ns(&b, 1, S), 24 * 3600 * S + 60 * S);
     /* Without a limit nothing is counted. */
     assert_int_equal(sched_allowance_take(&b, 0, 5, S), 0);
     assert_int_equal(sched_allowance_wait_ns(&b, 0, S), 0);
@@ -86,11 +88,37 @@ static void never_more_than_it_brings(void **state)
     }
 }
 
+static void who_is_given_more_pays_for_the_past_by_that(void **state)
+{
+    (void)state;
+    struct sched_allowance a = {0};
+
+    assert_int_equal(sched_allowance_take(&a, 100, 1100, 50 * S), 0);
+    assert_int_equal(sched_allowance_wait_ns(&a, 100, 50 * S), 600 * S + 600 * NS_PER_MS);
+    sched_allowance_change(&a, 100, 550, 50 * S);
+    assert_int_equal(sched_allowance_wait_ns(&a, 550, 50 * S), 60 * S + 60 * S / 550);
+    /* As if all of it had been taken at this rate. */
+    sched_allowance_correct(&a, 550, 1100, 550, 50 * S);
+    assert_int_equal(sched_allowance_wait_ns(&a, 550, 50 * S), 60 * S / 550);
+    /* Who is given less waits for one of those, */
+    sched_allowance_change(&a, 550, 1, 50 * S);
+    assert_int_equal(sched_allowance_wait_ns(&a, 1, 50 * S), 60 * S);
+    /* and what has come back already has. */
+    sched_allowance_change(&a, 1, 2, 5000 * S);
+    assert_int_equal(sched_allowance_take(&a, 2, 2, 5000 * S), 0);
+    assert_int_equal(sched_allowance_wait_ns(&a, 2, 5000 * S), 30 * S);
+    /* Nothing is owed that was used without a limit. */
+    sched_allowance_change(&a, 2, 0, 5000 * S);
+    sched_allowance_change(&a, 0, 2, 5000 * S);
+    assert_int_equal(sched_allowance_take(&a, 2, 2, 5000 * S), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_minute_of_it_at_once_and_then_one_by_one),
         cmocka_unit_test(one_larger_than_all_of_it_is_let_in_and_paid_for),
+        cmocka_unit_test(who_is_given_more_pays_for_the_past_by_that),
         cmocka_unit_test(never_more_than_it_brings),
     };
 
