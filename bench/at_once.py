@@ -39,10 +39,12 @@ def watch(programs, seconds):
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     ap.add_argument("--targets", default="haproxy,weir")
-    ap.add_argument("--seconds", type=int, default=20)
+    ap.add_argument("--seconds", type=int, default=20, help="at least 5")
     ap.add_argument("--spacing", type=float, default=20, help="ms between the events of a stream")
     ap.add_argument("--rate", type=int, help="small POST at so many a second instead of streams")
     opt = ap.parse_args()
+    if opt.seconds < 5:
+        ap.error("--seconds: at least 5, for quartiles of seconds")
     targets = opt.targets.split(",")
     args = ["--connections", 64, "--rate", opt.rate] if opt.rate else ["--connections", 200, "--stream"]
     started, programs, loads = [], {}, {}
