@@ -465,6 +465,8 @@ def main():
     options.add_argument("--rate", type=int, default=100, help="changes a second")
     options.add_argument("--seconds", type=float, default=20)
     o = options.parse_args()
+    if unknown := set(o.sources.split(",")) - set(SOURCES):
+        options.error(f"--sources: no {', '.join(sorted(unknown))}; there are {', '.join(SOURCES)}")
     rows, failed = [], False
     with tempfile.TemporaryDirectory(prefix="weir-bench-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         base = baseline(o, folder)
