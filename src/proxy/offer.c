@@ -12,10 +12,10 @@
 #include "proxy/decision_log.h"
 
 enum {
-    GRANTS_MAX =
-        256, /* more from one offer mean a sample opened a wide gap; the next sample goes on */
-    REFUSALS_MAX =
-        4096, /* they take no room, so those behind them are not left to wait for another offer */
+    /* More from one offer mean that a sample opened a wide gap; the next sample goes on. */
+    GRANTS_MAX = 256,
+    /* They take no room, so those behind them are not left to wait for another offer. */
+    REFUSALS_MAX = 4096,
 };
 
 /* What one offer has given so far. */

@@ -198,17 +198,9 @@ def test_a_post_that_may_have_started_is_not_sent_twice(weir, upstream):
 
 
 def test_a_reused_connection_that_died_is_retried_once_on_a_fresh_one(weir, upstream):
-    """An upstream that answers one request per connection and closes when the next one arrives, as a server whose
-    keep-alive timeout just ran out. The retry budget allows at least three a second."""
-    def once(conn, request):
-        if conn in seen:
-            in_vain.append(conn)
-            conn.hang_up()
-        else:
-            seen.append(conn)
-            conn.answer(request)
-
-    seen, in_vain, served = [], [], []
+    """The retry budget allows at least three a second."""
+    once, in_vain = h.one_answer_per_connection()
+    served = []
     up = upstream(once, name="u")
     weir.register(up)
 

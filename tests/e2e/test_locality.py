@@ -119,16 +119,8 @@ def test_a_reload_moves_the_gateway_and_a_policy_may_do_without(start_weir, upst
 
 
 def test_a_request_that_meets_a_dead_connection_spills_once(start_weir, upstream):
-    """As a server whose keep-alive timeout just ran out, when the next request arrives."""
-    def once(conn, request):
-        if conn in seen:
-            in_vain.append(conn)
-            conn.hang_up()
-        else:
-            seen.append(conn)
-            conn.answer(request)
-
-    seen, in_vain, served = [], [], []
+    once, in_vain = h.one_answer_per_connection()
+    served = []
     up = upstream(once, name="far")
     weir = start_weir({"discovery": [{"type": "static", "endpoints": [{"url": up.url, "models": ["m"], "zone": "a"}]}]},
                       ["--zone", "b"])

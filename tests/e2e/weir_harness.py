@@ -885,6 +885,22 @@ class FakeUpstream:
         assert not self.errors, f"behaviour of {self.name} failed: {self.errors}"
 
 
+def one_answer_per_connection():
+    """(behaviour, list): closes when a second request arrives, as a server whose keep-alive timeout just ran out; the
+    connections on which one arrived in vain."""
+    seen, in_vain = [], []
+
+    def behaviour(conn, request):
+        if conn in seen:
+            in_vain.append(conn)
+            conn.hang_up()
+        else:
+            seen.append(conn)
+            conn.answer(request)
+
+    return behaviour, in_vain
+
+
 def gate(patience=PATIENCE * 4):
     """(behaviour, event): requests are held until the event is set, then answered."""
     opened = threading.Event()

@@ -476,8 +476,7 @@ static void put_source_stats(const struct metrics_input *in, struct buf *out)
         {"weir_source_up", "Did the source's last answer make sense?", false},
         {"weir_source_held_endpoints",
          "Endpoints that left their list in a mass, or are hidden by its server, and stay while "
-         "our "
-         "checks pass.",
+         "our checks pass.",
          false},
         {"weir_source_partial_lists", "Lists of which a source's token may read only a part.",
          false},
